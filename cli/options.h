@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// Option values, read strictly: a number is digits and nothing else, a duration has its unit.
+// A refused value is explained on stderr in one sentence, here and nowhere else, so the caller
+// only ends with exit status SC_EXIT_USAGE.
+#ifndef SC_CLI_OPTIONS_H
+#define SC_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SC_EXIT_USAGE 2
+
+// Reads a whole number from min to max, both included.
+//   option  as the user typed it ("--world"); it opens the sentence
+//   text    decimal digits only: no sign, blank, fraction or exponent
+//   out     set only on success
+// Returns false after printing why.
+bool sc_option_u64(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out);
+
+// Reads a duration from min_ns to max_ns, both included: digits, perhaps a fraction, and one of
+// the units ns, us, ms, s ("300ms", "2s", "1.5s"). A fraction finer than a nanosecond is refused.
+//   out_ns  set only on success
+// Returns false after printing why.
+bool sc_option_duration_ns(const char *option, const char *text, uint64_t min_ns, uint64_t max_ns,
+                           uint64_t *out_ns);
+
+// Copies outside text for use inside a sentence: control bytes become '?', so that it stays on
+// one line and sends nothing to the terminal; what does not fit out_bytes is cut and ends in
+// "...". Always terminated; out_bytes is at least 4.
+void sc_text_clean(const char *text, char *out, size_t out_bytes);
+
+#endif

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// Heartbeats, silence and op clocks: turning time into evidence.
+//
+// Every greeted link carries a PING each heartbeat, in every state, and silence drops the link in
+// every state. With no op in flight nothing else times out. An op's clock runs from the moment every
+// rank has started it; while a live peer has not, it is the peer that is behind, not the op late.
+#include "core/inside.h"
+
+static uint64_t all_started(struct sc_core *c) {
+    uint64_t lowest = ledger_of(c)->started_seq;
+    if (!is_coordinator(c))
+        return c->all_started < lowest ? c->all_started : lowest;
+    c->laggard = 0;
+    for (uint32_t r = 1; r < c->config.world; r++) {
+        if (c->peers[r].started < lowest) {
+            lowest = c->peers[r].started;
+            c->laggard = r;
+        }
+    }
+    return c->all_started = lowest;
+}
+
+void sc_health_reset(struct sc_core *c) {
+    c->clock_seq = c->started_by_all_ns = c->started_here_ns = 0;
+    c->all_started = 0;
+    c->laggard = 0;
+}
+
+// The clock is that of the oldest op in flight, by its number.
+void sc_op_clock_update(struct sc_core *c) {
+    const struct sc_ledger_entry *oldest = sc_ledger_oldest(ledger_of(c));
+    uint64_t number = oldest != NULL ? oldest->number : 0;
+    uint64_t started = all_started(c); // also when nothing is in flight here: members rely on it
+    if (number != c->clock_seq) {
+        c->clock_seq = number;
+        c->started_by_all_ns = c->started_here_ns = 0;
+    }
+    if (oldest == NULL)
+        return;
+    if (c->started_here_ns == 0 && oldest->started)
+        c->started_here_ns = c->now_ns;
+    if (c->started_by_all_ns == 0 && oldest->seqs != 0 && oldest->started &&
+        started >= oldest->first_seq)
+        c->started_by_all_ns = c->now_ns;
+}
+
+static uint64_t op_deadline(const struct sc_core *c, sc_status *code) {
+    *code = c->started_by_all_ns != 0 ? SC_FABRIC : SC_PEER_BEHIND;
+    if (c->state != SC_STATE_READY)
+        return SC_CORE_NEVER_NS;
+    if (c->started_by_all_ns != 0)
+        return c->started_by_all_ns + c->config.timing.op_ns;
+    if (c->started_here_ns != 0 && c->config.timing.behind_ns != 0)
+        return c->started_here_ns + c->config.timing.behind_ns;
+    return SC_CORE_NEVER_NS;
+}
+
+sc_status ping_is_heard(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+    const struct sc_ping *ping = &in->u.frame.frame->u.ping;
+    struct sc_peer *peer = sc_peer_by_link(c, in->u.frame.link);
+    uint32_t rank = (uint32_t)(peer - c->peers);
+    bool same_epoch = in->u.frame.frame->epoch == c->epoch;
+    peer->state = (uint8_t)ping->state;
+    peer->loading = ping->loading != 0;
+    bool there = same_epoch && (ping->state == SC_STATE_JOINING || ping->state == SC_STATE_READY);
+    if (!there)
+        sc_left_is_known(c, rank);
+    if (c->state != SC_STATE_READY || !same_epoch)
+        return SC_OK;
+    peer->mark = ping->mark;
+    peer->submitted = ping->submitted;
+    peer->started = ping->started;
+    peer->completed = ping->completed;
+    peer->digest = ping->digest;
+    if (!is_coordinator(c)) {
+        c->all_started = ping->all_started;
+        c->laggard = ping->laggard;
+    }
+    sc_op_clock_update(c);
+    sc_agreement_heard(c, rank, ping, out);
+    return SC_OK;
+}
+
+static void drop_silent_peers(struct sc_core *c, struct sc_actions *out) {
+    for (uint32_t r = 0; r < c->config.world && sc_actions_room(out) > 8; r++) {
+        struct sc_peer *p = &c->peers[r];
+        if (p->link == 0 || c->now_ns - p->heard_ns < c->config.timing.silence_ns)
+            continue;
+        act_drop(out, p->link);
+        sc_peer_gone(c, r, SC_PEER_SILENT, out);
+    }
+}
+
+static void judge_op_clock(struct sc_core *c, struct sc_actions *out) {
+    sc_status code;
+    if (c->now_ns < op_deadline(c, &code))
+        return;
+    const struct sc_cause cause = {
+        .code = code,
+        .suspect = code == SC_PEER_BEHIND ? c->laggard : SC_RANK_NONE,
+        .seq = ledger_of(c)->completed_seq + 1,
+    };
+    sc_leave_epoch(c, &cause, out);
+}
+
+static uint64_t missing_ranks(const struct sc_core *c) {
+    uint64_t missing = 0;
+    for (uint32_t r = 0; r < c->config.world; r++)
+        if (r != c->config.rank && c->peers[r].link == 0 && (is_coordinator(c) || r == 0))
+            missing |= UINT64_C(1) << r;
+    return missing;
+}
+
+void sc_health_tick(struct sc_core *c, struct sc_actions *out) {
+    drop_silent_peers(c, out);
+    judge_op_clock(c, out);
+    if (c->now_ns >= c->missing_at_ns) {
+        c->missing_at_ns = SC_CORE_NEVER_NS;
+        sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY,
+                                                .kind = SC_NOTICE_MISSING,
+                                                .mask = missing_ranks(c)});
+    }
+    uint64_t linked = sc_linked_mask(c);
+    if (linked != 0 && c->now_ns >= c->next_ping_ns) {
+        act_send(out, SC_FRAME_PING, linked, c->epoch);
+        c->next_ping_ns = c->now_ns + c->config.timing.heartbeat_ns;
+    }
+}
+
+uint64_t sc_health_deadline(const struct sc_core *c) {
+    sc_status code;
+    uint64_t at = op_deadline(c, &code);
+    at = c->missing_at_ns < at ? c->missing_at_ns : at;
+    for (uint32_t r = 0; r < c->config.world; r++) {
+        if (c->peers[r].link == 0)
+            continue;
+        uint64_t silent = c->peers[r].heard_ns + c->config.timing.silence_ns;
+        at = silent < at ? silent : at;
+        at = c->next_ping_ns < at ? c->next_ping_ns : at;
+    }
+    return at;
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// Which handler answers which event in which state, and which frame.
+//
+// A cell that no correct pump can reach points to unreachable_cell, which ends the process: it is
+// our own defect. A frame that no correct peer would send points to breach, which drops its link:
+// what comes from outside is never an assertion.
+#include "core/inside.h"
+
+#include <string.h>
+
+#define STATES SC_STATE_COUNT
+
+static sc_status unreachable_cell(struct sc_core *c, const struct sc_event *in,
+                                  struct sc_actions *out) {
+    (void)c, (void)in, (void)out;
+    sc_assert_fail("this event can happen in this state", __FILE__, __LINE__);
+}
+
+static sc_status ignore(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+    (void)c, (void)in, (void)out;
+    return SC_OK;
+}
+
+static sc_status breach(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+    (void)c, (void)in, (void)out;
+    return SC_PROTOCOL;
+}
+
+static sc_status drop_link(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+    (void)c;
+    act_drop(out, in->u.link_up.link);
+    return SC_OK;
+}
+
+static sc_status remember_mark(struct sc_core *c, const struct sc_event *in,
+                               struct sc_actions *out) {
+    (void)out;
+    if (in->epoch != c->epoch)
+        return SC_EPOCH_LOST;
+    c->mark = in->u.mark;
+    return SC_OK;
+}
+
+// An id whose epoch cannot be offered any more.
+static sc_status discard_id(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+    (void)in, (void)out;
+    c->id_pending = 0;
+    return SC_OK;
+}
+
+static sc_status command_is_sent(struct sc_core *c, const struct sc_event *in,
+                                 struct sc_actions *out) {
+    uint64_t ranks = in->u.command.ranks;
+    if (in->epoch != c->epoch)
+        return SC_EPOCH_LOST;
+    if (ranks == 0 || (ranks & ~sc_linked_mask(c)) != 0 ||
+        in->u.command.bytes > SC_COMMAND_MAX_BYTES)
+        return SC_INVALID;
+    act_send(out, SC_FRAME_COMMAND, ranks, c->epoch);
+    return SC_OK;
+}
+
+static sc_status command_is_received(struct sc_core *c, const struct sc_event *in,
+                                     struct sc_actions *out) {
+    (void)out;
+    return in->u.frame.frame->epoch == c->epoch ? SC_OK : SC_EPOCH_LOST;
+}
+
+static sc_status command_is_late(struct sc_core *c, const struct sc_event *in,
+                                 struct sc_actions *out) {
+    (void)c, (void)in, (void)out;
+    return SC_EPOCH_LOST;
+}
+
+static sc_status tick(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+    (void)in;
+    // One concern a pass: each may fill a good part of the action list, and what is left over is
+    // still due, so that the deadline brings the next TICK at once.
+    sc_greeting_tick(c, out);
+    if (sc_actions_room(out) >= 12)
+        sc_leaving_tick(c, out);
+    if (sc_actions_room(out) >= 12)
+        sc_health_tick(c, out);
+    if (sc_actions_room(out) >= 4)
+        sc_try_offer(c, out);
+    return SC_OK;
+}
+
+static sc_status frame_arrives(struct sc_core *c, const struct sc_event *in,
+                               struct sc_actions *out);
+
+// clang-format off
+#define NEVER unreachable_cell
+static sc_handler *const cells[SC_EVENT_COUNT][STATES] = {
+//                        IDLE                RENDEZVOUS          JOINING             READY               ABORTING           FAILED             CLOSED
+[SC_EVENT_START]       = {start_making_links, NEVER,              NEVER,              NEVER,              NEVER,             NEVER,             NEVER},
+[SC_EVENT_JOIN]        = {join_makes_able,    ignore,             ignore,             ignore,             ignore,            ignore,            ignore},
+[SC_EVENT_TICK]        = {tick,               tick,               tick,               tick,               tick,              tick,              ignore},
+[SC_EVENT_LINK_UP]     = {link_up,            link_up,            link_up,            link_up,            link_up,           link_up,           drop_link},
+[SC_EVENT_LINK_DOWN]   = {link_down,          link_down,          link_down,          link_down,          link_down,         link_down,         ignore},
+[SC_EVENT_FRAME]       = {frame_arrives,      frame_arrives,      frame_arrives,      frame_arrives,      frame_arrives,     frame_arrives,     ignore},
+[SC_EVENT_COMM_ID]     = {discard_id,         id_makes_offer,     NEVER,              NEVER,              NEVER,             discard_id,        discard_id},
+[SC_EVENT_COMM_READY]  = {NEVER,              ignore,             comm_ready_joins,   ignore,             ignore,            ignore,            ignore},
+[SC_EVENT_COMM_FAILED] = {NEVER,              ignore,             comm_failed_aborts, comm_error_leaves,  ignore,            ignore,            ignore},
+[SC_EVENT_COMM_GONE]   = {NEVER,              ignore,             NEVER,              NEVER,              comm_gone_cleans,  ignore,            ignore},
+[SC_EVENT_OP_SUBMIT]   = {submit_is_refused,  submit_is_refused,  submit_is_refused,  submit_launches,    submit_is_refused, submit_is_refused, submit_is_refused},
+[SC_EVENT_REPLAY]      = {submit_is_refused,  submit_is_refused,  submit_is_refused,  replay_launches,    submit_is_refused, submit_is_refused, submit_is_refused},
+[SC_EVENT_OP_ENQUEUED] = {NEVER,              ignore,             ignore,             op_is_enqueued,     op_drains,         ignore,            ignore},
+[SC_EVENT_OP_STARTED]  = {NEVER,              ignore,             ignore,             op_starts,          op_drains,         ignore,            ignore},
+[SC_EVENT_OP_DONE]     = {NEVER,              ignore,             ignore,             op_completes,       op_drains,         ignore,            ignore},
+[SC_EVENT_OP_FAILED]   = {NEVER,              ignore,             ignore,             op_fails,           op_drains,         ignore,            ignore},
+[SC_EVENT_CAPTURES]    = {captures_change,    captures_change,    captures_change,    captures_change,    captures_change,   captures_change,   ignore},
+[SC_EVENT_COMMAND]     = {submit_is_refused,  submit_is_refused,  submit_is_refused,  command_is_sent,    submit_is_refused, submit_is_refused, submit_is_refused},
+[SC_EVENT_SYNC]        = {submit_is_refused,  submit_is_refused,  submit_is_refused,  sync_asks,          submit_is_refused, submit_is_refused, submit_is_refused},
+[SC_EVENT_MARK]        = {submit_is_refused,  submit_is_refused,  submit_is_refused,  remember_mark,      submit_is_refused, submit_is_refused, submit_is_refused},
+[SC_EVENT_RECONNECT]   = {reconnect_leaves,   reconnect_leaves,   reconnect_leaves,   reconnect_leaves,   reconnect_leaves,  reconnect_leaves,  submit_is_refused},
+[SC_EVENT_CLOSE]       = {close_leaves,       close_leaves,       close_leaves,       close_leaves,       close_leaves,      close_leaves,      close_leaves},
+};
+
+#define MEMBER 1      // who may send it: only members, to the coordinator
+#define COORDINATOR 2 // only the coordinator, to a member
+#define ANYONE 3
+static const struct {
+    uint8_t from;
+    uint8_t greeted; // 1: only on a link whose rank is known
+    sc_handler *cells[STATES];
+} frames[SC_FRAME_KIND_COUNT] = {
+//                                          IDLE                  RENDEZVOUS            JOINING               READY                    ABORTING              FAILED           CLOSED
+[SC_FRAME_CHALLENGE] = {COORDINATOR, 0, {challenge_is_answered, challenge_is_answered, breach,               breach,                  challenge_is_answered, ignore,          ignore}},
+[SC_FRAME_HELLO]     = {MEMBER,      0, {hello_is_judged,       hello_is_judged,       hello_is_judged,      hello_is_judged,         hello_is_judged,       hello_is_judged, ignore}},
+[SC_FRAME_WELCOME]   = {COORDINATOR, 0, {welcome_greets,        welcome_greets,        breach,               breach,                  welcome_greets,        ignore,          ignore}},
+[SC_FRAME_REFUSE]    = {COORDINATOR, 0, {refusal_is_heeded,     refusal_is_heeded,     breach,               breach,                  refusal_is_heeded,     ignore,          ignore}},
+[SC_FRAME_OFFER]     = {COORDINATOR, 1, {breach,                offer_starts_joining,  breach,               breach,                  breach,                ignore,          ignore}},
+[SC_FRAME_JOINED]    = {MEMBER,      1, {ignore,                ignore,                joined_counts,        breach,                  ignore,                ignore,          ignore}},
+[SC_FRAME_GO]        = {COORDINATOR, 1, {breach,                ignore,                go_makes_ready,       breach,                  ignore,                ignore,          ignore}},
+[SC_FRAME_ABORT]     = {ANYONE,      1, {ignore,                stray_abort_is_noted,  abort_is_heeded,      abort_is_heeded,         stray_abort_is_noted,  ignore,          ignore}},
+[SC_FRAME_PING]      = {ANYONE,      1, {ping_is_heard,         ping_is_heard,         ping_is_heard,        ping_is_heard,           ping_is_heard,         ignore,          ignore}},
+[SC_FRAME_QUERY]     = {COORDINATOR, 1, {ignore,                ignore,                ignore,               query_is_answered,       ignore,                ignore,          ignore}},
+[SC_FRAME_DESCRIBE]  = {MEMBER,      1, {ignore,                ignore,                ignore,               description_is_compared, ignore,                ignore,          ignore}},
+[SC_FRAME_COMMAND]   = {ANYONE,      1, {command_is_late,       command_is_late,       command_is_late,      command_is_received,     command_is_late,       ignore,          ignore}},
+[SC_FRAME_BYE]       = {ANYONE,      1, {bye_is_heeded,         bye_is_heeded,         bye_is_heeded,        bye_is_heeded,           bye_is_heeded,         ignore,          ignore}},
+};
+// clang-format on
+
+// A link that we let go of may still deliver what it had; a link that broke the protocol is dropped.
+static sc_status frame_arrives(struct sc_core *c, const struct sc_event *in,
+                               struct sc_actions *out) {
+    const struct sc_frame *frame = in->u.frame.frame;
+    uint64_t link = in->u.frame.link;
+    SC_ASSERT(frame->kind < SC_FRAME_KIND_COUNT);
+    struct sc_peer *peer = sc_peer_by_link(c, link);
+    if (peer != NULL)
+        peer->heard_ns = c->now_ns;
+    bool may = (frames[frame->kind].from & (is_coordinator(c) ? MEMBER : COORDINATOR)) != 0 &&
+               (peer != NULL || !frames[frame->kind].greeted);
+    sc_status verdict =
+        may ? frames[frame->kind].cells[c->state](c, in, out) : breach(c, in, out);
+    if (verdict != SC_PROTOCOL)
+        return verdict;
+    peer = sc_peer_by_link(c, link);
+    if (peer != NULL) {
+        act_drop(out, link);
+        sc_peer_gone(c, (uint32_t)(peer - c->peers), SC_PROTOCOL, out);
+    } else {
+        struct sc_event down = *in;
+        down.u.link_down.link = link;
+        act_drop(out, link);
+        (void)link_down(c, &down, out);
+    }
+    return verdict;
+}
+
+// The actions of the last step still named these links by rank.
+static void forget_parted(struct sc_core *c) {
+    for (uint32_t r = 0; c->parting != 0 && r < c->config.world; r++) {
+        if (c->parting >> r & 1u) {
+            struct sc_peer *p = &c->peers[r];
+            p->link = 0;
+            p->able = p->joined = p->in_epoch = 0;
+        }
+    }
+    c->parting = 0;
+}
+
+sc_status sc_core_step(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+    SC_ASSERT(in->type < SC_EVENT_COUNT && c->state < SC_STATE_COUNT);
+    SC_ASSERT(in->now_ns >= c->now_ns);
+    c->now_ns = in->now_ns;
+    out->count = 0;
+    if (c->parting != 0)
+        forget_parted(c);
+    return cells[in->type][c->state](c, in, out);
+}
+
+uint64_t sc_core_deadline(const struct sc_core *c) {
+    if (c->state == SC_STATE_CLOSED)
+        return SC_CORE_NEVER_NS;
+    uint64_t at = sc_greeting_deadline(c);
+    uint64_t leaving = sc_leaving_deadline(c);
+    uint64_t health = sc_health_deadline(c);
+    at = leaving < at ? leaving : at;
+    at = health < at ? health : at;
+    if (is_coordinator(c) && c->state == SC_STATE_RENDEZVOUS && c->now_ns < c->retry_at_ns &&
+        c->retry_at_ns < at)
+        at = c->retry_at_ns;
+    return at;
+}
+
+void sc_core_enter(struct sc_core *c, enum sc_state state, struct sc_actions *out) {
+    // Which states may follow which; the picture in state.h, as data.
+    static const uint8_t follows[STATES] = {
+        [SC_STATE_IDLE] = 1u << SC_STATE_RENDEZVOUS | 1u << SC_STATE_FAILED,
+        [SC_STATE_RENDEZVOUS] = 1u << SC_STATE_JOINING | 1u << SC_STATE_FAILED,
+        [SC_STATE_JOINING] = 1u << SC_STATE_READY | 1u << SC_STATE_ABORTING,
+        [SC_STATE_READY] = 1u << SC_STATE_ABORTING,
+        [SC_STATE_ABORTING] = 1u << SC_STATE_RENDEZVOUS | 1u << SC_STATE_FAILED,
+        [SC_STATE_FAILED] = 0,
+        [SC_STATE_CLOSED] = 0,
+    };
+    SC_ASSERT((follows[c->state] >> state & 1u) || state == SC_STATE_CLOSED);
+    bool told = state == SC_STATE_ABORTING || state >= SC_STATE_FAILED;
+    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_STATE,
+                                            .status = told ? c->cause.code : SC_OK,
+                                            .rank = c->cause.suspect, .epoch = c->epoch,
+                                            .a = c->state, .b = state});
+    c->state = state;
+}

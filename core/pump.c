@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// The loop: feed an event, perform the actions in order, feed what came of them.
+#include "core/pump.h"
+
+#include "core/pump_inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TICKS_MAX 64u // more TICKs than this in one run would mean a deadline that never moves
+
+void sc_pump_config_init(struct sc_pump_config *config) {
+    memset(config, 0, sizeof *config);
+    sc_core_config_init(&config->core);
+    config->captures_max = 64;
+    config->link_buffer_bytes = SC_FRAME_MAX_BYTES;
+}
+
+// ---- feed and perform ----
+
+void pump_queue(struct sc_pump *p, const struct sc_event *event) {
+    SC_ASSERT(p->queue_count < SC_PUMP_QUEUE);
+    p->queue[(p->queue_first + p->queue_count++) % SC_PUMP_QUEUE] = *event;
+}
+
+static void perform(struct sc_pump *p, const struct sc_action *a) {
+    switch ((enum sc_action_type)a->type) {
+    case SC_ACTION_LISTEN:
+        pump_listen(p);
+        break;
+    case SC_ACTION_DIAL:
+        pump_dial(p, (uint32_t)a->a);
+        break;
+    case SC_ACTION_DROP:
+        for (uint32_t r = 0; r < p->config.core.world && a->mask != 0; r++)
+            if (a->mask >> r & 1u)
+                pump_drop(p, sc_core_link_of(p->core, r));
+        if (a->mask == 0)
+            pump_drop(p, a->link);
+        break;
+    case SC_ACTION_SEND:
+        pump_send(p, a);
+        break;
+    case SC_ACTION_GET_ID:
+        pump_comm_get_id(p);
+        break;
+    case SC_ACTION_COMM_CREATE:
+        pump_comm_create(p, a->epoch);
+        break;
+    case SC_ACTION_COMM_ABORT:
+        pump_comm_abort(p, a->epoch);
+        break;
+    case SC_ACTION_COMM_ABANDON:
+        pump_comm_abandon(p);
+        break;
+    case SC_ACTION_FENCE:
+        pump_fence(p, a->epoch);
+        break;
+    case SC_ACTION_REGISTER_ALL:
+        pump_register_all(p);
+        break;
+    case SC_ACTION_LAUNCH:
+        pump_launch(p, a);
+        break;
+    case SC_ACTION_OP_COMPLETE:
+        p->launch.number = p->launch.number != 0 ? p->launch.number : a->a;
+        p->launch.seq = p->launch.seq != 0 ? p->launch.seq : a->b;
+        if (p->config.on_complete != NULL)
+            p->config.on_complete(p->config.arg, a->epoch, a->a, a->b);
+        break;
+    case SC_ACTION_LOST:
+        if (p->config.on_lost != NULL)
+            p->config.on_lost(p->config.arg, a->epoch, a->a, a->b);
+        break;
+    case SC_ACTION_NOTIFY:
+        if (p->config.on_notice != NULL)
+            p->config.on_notice(p->config.arg, a);
+        break;
+    case SC_ACTION_COUNT:
+        break;
+    }
+}
+
+static sc_status step(struct sc_pump *p, struct sc_event *event) {
+    struct sc_actions actions;
+    event->now_ns = pump_now(p);
+    sc_status verdict = sc_core_step(p->core, event, &actions);
+    for (uint32_t i = 0; i < actions.count; i++)
+        perform(p, &actions.list[i]);
+    return verdict;
+}
+
+sc_status pump_feed(struct sc_pump *p, struct sc_event *event) {
+    sc_status verdict = step(p, event);
+    while (p->queue_count > 0) {
+        struct sc_event next = p->queue[p->queue_first];
+        p->queue_first = (p->queue_first + 1) % SC_PUMP_QUEUE;
+        p->queue_count--;
+        (void)step(p, &next);
+    }
+    return verdict;
+}
+
+// ---- the run ----
+
+uint64_t sc_pump_run(struct sc_pump *p) {
+    // Completions first: what is done is done, whatever evidence the links bring next. Links are
+    // empty before a deadline is judged: a heartbeat that lies there unread is not silence.
+    pump_ops_poll(p);
+    pump_comm_run(p);
+    pump_links_run(p);
+    uint64_t now = pump_now(p), deadline;
+    for (uint32_t ticks = 0; (deadline = sc_core_deadline(p->core)) <= now; ticks++) {
+        SC_ASSERT(ticks < TICKS_MAX);
+        struct sc_event tick = {.type = SC_EVENT_TICK};
+        (void)pump_feed(p, &tick);
+        now = pump_now(p);
+    }
+    uint64_t links = pump_links_deadline(p);
+    deadline = links < deadline ? links : deadline;
+    uint64_t poll_ns = p->device->poll_ns != 0 ? p->device->poll_ns : SC_NEVER_NS - now;
+    bool watching = p->comm != 0 || pump_ops_pending(p);
+    if (p->fence_due)
+        poll_ns = p->config.core.timing.heartbeat_ns;
+    if ((watching || p->fence_due) && now + poll_ns < deadline)
+        deadline = now + poll_ns;
+    return deadline;
+}
+
+// ---- open, close ----
+
+static sc_status fail_open(struct sc_pump *p, sc_status status, const char *what, char *why,
+                           size_t why_bytes) {
+    snprintf(why, why_bytes, "%s: %s", what, sc_status_sentence(status));
+    sc_pump_destroy(p);
+    return status;
+}
+
+static void *zeroed(size_t count, size_t bytes) {
+    return calloc(count != 0 ? count : 1, bytes);
+}
+
+static bool allocate(struct sc_pump *p, const struct sc_pump_config *config) {
+    uint32_t ledger_ops = config->core.ledger_ops;
+    p->captures_count = config->captures_max;
+    p->links_count = config->core.world + SC_PENDING_MAX + SC_PUMP_SLACK;
+    p->master_host = strdup(config->master_host);
+    p->ops = zeroed(ledger_ops, sizeof *p->ops);
+    p->links = zeroed(p->links_count, sizeof *p->links);
+    p->captures = zeroed(p->captures_count, sizeof *p->captures);
+    if (p->master_host == NULL || p->ops == NULL || p->links == NULL || p->captures == NULL)
+        return false;
+    for (uint32_t i = 0; i < p->captures_count; i++)
+        if ((p->captures[i].list = zeroed(ledger_ops, sizeof *p->captures[i].list)) == NULL)
+            return false;
+    p->core = aligned_alloc(16, (sc_core_bytes(&config->core) + 15u) & ~(size_t)15u);
+    return p->core != NULL;
+}
+
+static sc_status check_config(const struct sc_pump_config *config, char *why, size_t why_bytes) {
+    const char *field = NULL;
+    uint32_t offer = SC_FRAME_HEADER_BYTES + 512u + 64u * config->core.world;
+    if (sc_core_config_check(&config->core, &field) != SC_OK)
+        snprintf(why, why_bytes, "config: %s is out of range", field);
+    else if (config->master_host == NULL || config->master_host[0] == '\0')
+        snprintf(why, why_bytes, "config: master_host is empty; every rank needs rank 0's address");
+    else if (config->master_port == 0)
+        snprintf(why, why_bytes, "config: master_port is 0; give a fixed port, the same on all");
+    else if (config->link_buffer_bytes < offer)
+        snprintf(why, why_bytes, "config: link_buffer_bytes is %u, a world of %u needs %u",
+                 config->link_buffer_bytes, config->core.world, offer);
+    else
+        return SC_OK;
+    return SC_INVALID;
+}
+
+sc_status sc_pump_open(const struct sc_pump_config *config, struct sc_pump **out, char *why,
+                       size_t why_bytes) {
+    sc_status status = check_config(config, why, why_bytes);
+    if (status != SC_OK)
+        return status;
+    struct sc_pump *p = zeroed(1, sizeof *p);
+    if (p == NULL || !allocate(p, config))
+        return fail_open(p, SC_NO_MEMORY, "open", why, why_bytes);
+    p->config = *config;
+    p->config.master_host = p->master_host;
+    p->device = config->device;
+    uint64_t seed;
+    if ((status = config->host->entropy(config->host->ctx, &seed, sizeof seed)) != SC_OK)
+        return fail_open(p, status, "open: entropy", why, why_bytes);
+    p->core = sc_core_init(p->core, &config->core, seed);
+    if ((status = pump_links_open(p)) != SC_OK)
+        return fail_open(p, status, "open: link buffers", why, why_bytes);
+    if ((status = pump_comm_open(p)) != SC_OK)
+        return fail_open(p, status, "open: receive buffer of capacity_bytes", why, why_bytes);
+    struct sc_event start = {.type = SC_EVENT_START};
+    (void)pump_feed(p, &start);
+    if (p->listen_status != SC_OK) {
+        char what[320];
+        snprintf(what, sizeof what, "open: listen on %.200s port %u", p->master_host,
+                 (unsigned)config->master_port);
+        return fail_open(p, p->listen_status, what, why, why_bytes);
+    }
+    *out = p;
+    return SC_OK;
+}
+
+void sc_pump_destroy(struct sc_pump *p) {
+    if (p == NULL)
+        return;
+    if (p->device != NULL) {
+        pump_ops_close(p);
+        pump_comm_close(p);
+        pump_links_close(p);
+    }
+    for (uint32_t i = 0; p->captures != NULL && i < p->captures_count; i++)
+        free(p->captures[i].list);
+    free(p->captures);
+    free(p->links);
+    free(p->ops);
+    free(p->master_host);
+    free(p->core);
+    free(p);
+}
+
+// ---- the application's words ----
+
+void sc_pump_join(struct sc_pump *p) {
+    struct sc_event event = {.type = SC_EVENT_JOIN};
+    (void)pump_feed(p, &event);
+}
+
+sc_status sc_pump_mark(struct sc_pump *p, uint64_t epoch, uint64_t mark) {
+    struct sc_event event = {.type = SC_EVENT_MARK, .epoch = epoch, .u.mark = mark};
+    return pump_feed(p, &event);
+}
+
+sc_status sc_pump_sync(struct sc_pump *p, uint64_t epoch, uint64_t seq) {
+    struct sc_event event = {.type = SC_EVENT_SYNC, .epoch = epoch, .u.sync.seq = seq};
+    return pump_feed(p, &event);
+}
+
+sc_status sc_pump_command(struct sc_pump *p, uint64_t epoch, uint64_t ranks, const void *data,
+                          uint32_t bytes) {
+    if (bytes > p->config.link_buffer_bytes - SC_FRAME_HEADER_BYTES - 64u)
+        return SC_TOO_LARGE;
+    p->command = data;
+    p->command_bytes = bytes;
+    struct sc_event event = {.type = SC_EVENT_COMMAND, .epoch = epoch,
+                             .u.command = {.ranks = ranks, .bytes = bytes}};
+    return pump_feed(p, &event);
+}
+
+sc_status sc_pump_reconnect(struct sc_pump *p, uint64_t epoch, uint32_t reason) {
+    pump_ops_poll(p);
+    struct sc_event event = {.type = SC_EVENT_RECONNECT, .epoch = epoch, .u.reason = reason};
+    return pump_feed(p, &event);
+}
+
+sc_status sc_pump_close(struct sc_pump *p, bool final) {
+    pump_ops_poll(p);
+    struct sc_event event = {.type = SC_EVENT_CLOSE, .u.final = final};
+    return pump_feed(p, &event);
+}
+
+void sc_pump_view(const struct sc_pump *p, struct sc_core_view *out) {
+    sc_core_view(p->core, out);
+}
+
+sc_status sc_pump_take_recovery(struct sc_pump *p, struct sc_recovery *out) {
+    return sc_core_take_recovery(p->core, out);
+}

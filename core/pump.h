@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// The pump turns the core's actions into calls through the seam, and their results into events:
+//
+//     submit -> step -> action -> HAL -> event -> step
+//
+// It owns the core's memory, the links' buffers, the receive buffer and every handle of the seam.
+// Everything is allocated at open; afterwards only a capture's list is written into its own slot.
+// One thread at a time; callbacks run inside a call and must not call back.
+#ifndef SC_CORE_PUMP_H
+#define SC_CORE_PUMP_H
+
+#include "core/core.h"
+#include "hal/hal.h"
+
+struct sc_pump;
+
+struct sc_pump_config {
+    struct sc_core_config core;
+    const char *master_host; // where rank 0 listens and members dial; copied
+    uint16_t master_port;
+    uint32_t captures_max;      // unreleased captures at a time
+    uint32_t link_buffer_bytes; // each way, each link; bounds COMMAND and OFFER
+    const struct sc_host *host; // the three outlive the pump
+    const struct sc_link *link;
+    const struct sc_device *device;
+
+    // State changes and notices, as NOTIFY actions; see enum sc_notice.
+    void (*on_notice)(void *arg, const struct sc_action *notice);
+    // The op's result counts.
+    void (*on_complete)(void *arg, uint64_t epoch, uint64_t number, uint64_t seq);
+    // The results of these ops never count.
+    void (*on_lost)(void *arg, uint64_t epoch, uint64_t first, uint64_t last);
+    // Bytes from another rank; `data` lives for the call.
+    void (*on_command)(void *arg, uint32_t rank, uint64_t epoch, const void *data, uint32_t bytes);
+    void *arg;
+};
+
+// Defaults for everything but core.rank, .world, .job, .capacity_bytes, master and tables. Callbacks
+// may stay NULL.
+void sc_pump_config_init(struct sc_pump_config *config);
+
+// Checks the config, allocates, binds rank 0's address and begins to make links; waits for nobody.
+// On failure nothing is left behind and `why` says what went wrong, with the value.
+SC_MUST_USE sc_status sc_pump_open(const struct sc_pump_config *config, struct sc_pump **out,
+                                   char *why, size_t why_bytes);
+
+// Does everything that is due: polls ops and communicator, reads links until they are empty, then
+// judges deadlines. Returns when it next wants to run, at the latest; a wake of the host means now.
+uint64_t sc_pump_run(struct sc_pump *pump);
+
+// Enqueues one collective of `epoch`. On SC_OK *number names it for on_complete and on_lost and *seq
+// is its place among the collectives (0 for send and recv). Errors: EPOCH_LOST, INVALID, ALIGN,
+// CAPACITY, TOO_LARGE, BUSY had no effect; any other ended the epoch. While place->stream captures,
+// the op is recorded instead: *number and *seq are 0.
+SC_MUST_USE sc_status sc_pump_submit(struct sc_pump *pump, uint64_t epoch,
+                                     const struct sc_op_desc *desc, const struct sc_op_place *place,
+                                     uint64_t *number, uint64_t *seq);
+
+// A capture belongs to the epoch it was begun in and must be released before the next one can form.
+SC_MUST_USE sc_status sc_pump_capture_begin(struct sc_pump *pump, uint64_t epoch, uint64_t stream,
+                                            uint64_t *capture);
+SC_MUST_USE sc_status sc_pump_capture_end(struct sc_pump *pump, uint64_t capture);
+SC_MUST_USE sc_status sc_pump_capture_release(struct sc_pump *pump, uint64_t capture);
+// Around one launch of the captured graph by the caller; takes one number and as many seqs as ops.
+SC_MUST_USE sc_status sc_pump_replay_begin(struct sc_pump *pump, uint64_t epoch, uint64_t capture,
+                                           uint64_t stream, uint64_t *number, uint64_t *seq);
+SC_MUST_USE sc_status sc_pump_replay_end(struct sc_pump *pump, uint64_t number);
+
+// Remembered, and registered with every communicator from now on.
+SC_MUST_USE sc_status sc_pump_register(struct sc_pump *pump, uint64_t address, uint64_t bytes);
+SC_MUST_USE sc_status sc_pump_deregister(struct sc_pump *pump, uint64_t address);
+
+// The events of the same names; see core/event.h. None waits. EPOCH_LOST in any other epoch.
+void sc_pump_join(struct sc_pump *pump);
+SC_MUST_USE sc_status sc_pump_mark(struct sc_pump *pump, uint64_t epoch, uint64_t mark);
+SC_MUST_USE sc_status sc_pump_sync(struct sc_pump *pump, uint64_t epoch, uint64_t seq);
+SC_MUST_USE sc_status sc_pump_command(struct sc_pump *pump, uint64_t epoch, uint64_t ranks,
+                                      const void *data, uint32_t bytes);
+SC_MUST_USE sc_status sc_pump_reconnect(struct sc_pump *pump, uint64_t epoch, uint32_t reason);
+// Begins to leave; the state says CLOSED once it is clean. A second call answers SC_CLOSED.
+SC_MUST_USE sc_status sc_pump_close(struct sc_pump *pump, bool final);
+
+void sc_pump_view(const struct sc_pump *pump, struct sc_core_view *out);
+SC_MUST_USE sc_status sc_pump_take_recovery(struct sc_pump *pump, struct sc_recovery *out);
+
+// Frees everything. What a communicator that never ended may still touch is left to the process's
+// end. The pump need not be CLOSED: a killed simulated process is destroyed as it stands.
+void sc_pump_destroy(struct sc_pump *pump);
+
+#endif

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// The pump's state, shared by its four files:
+//
+//   pump.c        the loop: feed an event, perform the actions, feed what came of them
+//   pump_links.c  links: dialling, accepting, buffers, frames in and out
+//   pump_comm.c   the communicator of the epoch, registrations, the fence
+//   pump_ops.c    ops: composing, polling, captures and replays
+#ifndef SC_CORE_PUMP_INSIDE_H
+#define SC_CORE_PUMP_INSIDE_H
+
+#include "core/pump.h"
+#include "core/registry.h"
+
+#define SC_PUMP_QUEUE 64u // results waiting to be fed; a step's actions yield at most 16
+#define SC_PUMP_SLACK 4u  // links being flushed, or replaced by a new one of the same rank
+
+struct sc_pump_link {
+    uint64_t handle; // 0: free
+    uint64_t drop_at_ns; // 0: in use; otherwise flushed until then, and closed
+    uint32_t received, queued;
+    bool ended;
+    uint8_t *in, *out; // link_buffer_bytes each
+};
+
+struct sc_pump_capture {
+    uint64_t handle; // 0: free
+    uint64_t epoch;
+    uint64_t stream;
+    bool open; // between begin and end
+    uint32_t count;
+    struct sc_op_desc *list; // core.ledger_ops of them
+};
+
+// What LAUNCH is to enqueue: set by the call that feeds OP_SUBMIT or REPLAY.
+struct sc_pump_launch {
+    const struct sc_op_desc *desc;
+    const struct sc_op_place *place;
+    const struct sc_pump_capture *replay; // instead of desc
+    uint64_t stream;
+    uint64_t number, seq; // as the core assigned them
+    sc_status status;
+};
+
+struct sc_pump {
+    struct sc_pump_config config;
+    struct sc_core *core;
+    const struct sc_device *device;
+    char *master_host;
+
+    struct sc_event queue[SC_PUMP_QUEUE];
+    uint32_t queue_first, queue_count;
+    sc_status listen_status;
+
+    // links
+    uint64_t listener;
+    uint64_t dialling;
+    uint32_t links_count;
+    struct sc_pump_link *links;
+    const void *command; // payload of the COMMAND being sent
+    uint32_t command_bytes;
+
+    // communicator
+    uint64_t comm; // 0: none
+    uint64_t comm_epoch;
+    bool comm_told;  // COMM_READY was fed
+    bool comm_failed; // COMM_FAILED was fed
+    bool comm_lives;     // not known to have ended: its memory must stay
+    bool comm_abandoned; // one never will be known to have ended
+    struct sc_comm_id id;
+    uint64_t receive; // buffer of the pair exchange
+    uint64_t receive_registration;
+    struct sc_registry registry;
+    uint64_t fence_wanted;
+    bool fence_due;
+
+    // ops
+    uint64_t *ops;          // handle by number % ledger_ops; 0: none
+    uint64_t newest_number; // last op that used the receive buffer
+    uint64_t newest_stream;
+    uint64_t open_replay; // number between replay_begin and replay_end
+    struct sc_pump_launch launch;
+    uint32_t captures_count;
+    struct sc_pump_capture *captures;
+};
+
+static inline uint64_t pump_now(const struct sc_pump *p) {
+    return p->config.host->now_ns(p->config.host->ctx);
+}
+
+// Steps the core on `event` (its now_ns is set here), performs, and feeds what came of it.
+sc_status pump_feed(struct sc_pump *p, struct sc_event *event);
+// Queues a result for after the actions of the present step.
+void pump_queue(struct sc_pump *p, const struct sc_event *event);
+
+// pump_links.c
+sc_status pump_links_open(struct sc_pump *p);
+void pump_links_close(struct sc_pump *p);
+void pump_links_run(struct sc_pump *p);
+uint64_t pump_links_deadline(const struct sc_pump *p);
+void pump_listen(struct sc_pump *p);
+void pump_dial(struct sc_pump *p, uint32_t attempt);
+void pump_drop(struct sc_pump *p, uint64_t link);
+void pump_send(struct sc_pump *p, const struct sc_action *action);
+
+// pump_comm.c
+sc_status pump_comm_open(struct sc_pump *p);
+void pump_comm_close(struct sc_pump *p);
+void pump_comm_run(struct sc_pump *p);
+void pump_comm_get_id(struct sc_pump *p);
+void pump_comm_create(struct sc_pump *p, uint64_t epoch);
+void pump_comm_abort(struct sc_pump *p, uint64_t epoch);
+void pump_comm_abandon(struct sc_pump *p);
+void pump_register_all(struct sc_pump *p);
+void pump_fence(struct sc_pump *p, uint64_t epoch);
+
+// pump_ops.c
+void pump_ops_poll(struct sc_pump *p);
+void pump_launch(struct sc_pump *p, const struct sc_action *action);
+void pump_ops_close(struct sc_pump *p);
+bool pump_ops_pending(const struct sc_pump *p);
+
+#endif

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// The seam. Above it a core that only decides; below it a world that only does.
+//
+// Three tables of functions: a clock (sc_host), a network (sc_link), a GPU with its communicators
+// (sc_device). Any three make a world, so a simulated device may run over real sockets.
+//
+// Rules for every function here, unless its own comment says otherwise:
+//   - it returns SC_OK, SC_INPROGRESS (nothing wrong, ask again) or an error, and never blocks;
+//   - outputs come last and are written only on SC_OK;
+//   - a handle is a generation-tagged 64-bit number, never 0; 0 stands for "none". A handle that
+//     was closed, released or aborted is answered with SC_INVALID for ever after;
+//   - calls on one table come from one thread at a time; the pump sees to that;
+//   - `ctx` is the table's own and is passed back unchanged.
+// A table begins with its size, so that verbs can be added at its end.
+#ifndef SC_HAL_H
+#define SC_HAL_H
+
+#include "core/op.h"
+#include "core/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SC_NEVER_NS UINT64_MAX
+
+// ---------------------------------------------------------------------------------------------
+// Clock, entropy, waiting.
+struct sc_host {
+    size_t size;
+    const char *name;
+    void *ctx;
+
+    // Monotonic, never steps back, unaffected by the wall clock.
+    uint64_t (*now_ns)(void *ctx);
+
+    // Fills `out` with bytes fit for nonces.
+    sc_status (*entropy)(void *ctx, void *out, size_t bytes);
+
+    // The one function that blocks. Returns SC_OK when a link became ready, the device reported a
+    // change or wake was called; SC_TIMEOUT when `deadline_ns` passed first.
+    sc_status (*wait)(void *ctx, uint64_t deadline_ns);
+
+    // Ends a wait, now or the next one. Any thread, and safe in a signal handler.
+    void (*wake)(void *ctx);
+};
+
+// ---------------------------------------------------------------------------------------------
+// Ordered, reliable byte streams between processes: sockets, in the real world.
+struct sc_link {
+    size_t size;
+    const char *name;
+    void *ctx;
+
+    // Binds and listens. SC_BIND when the address is taken or not ours, SC_UNREACHABLE when the
+    // name does not resolve. port is 1..65535.
+    sc_status (*listen)(void *ctx, const char *host, uint16_t port, uint64_t *listener);
+
+    // Takes the next incoming connection; SC_INPROGRESS when there is none.
+    sc_status (*accept)(void *ctx, uint64_t listener, uint64_t *link);
+
+    // Starts a connection. The name is resolved anew each time and `attempt` picks among its
+    // addresses in turn. SC_OK hands out a link that may still be connecting.
+    sc_status (*dial)(void *ctx, const char *host, uint16_t port, uint32_t attempt, uint64_t *link);
+
+    // SC_OK once connected, SC_INPROGRESS while connecting, else why it failed (SC_REFUSED,
+    // SC_UNREACHABLE). A failed link must still be closed.
+    sc_status (*connected)(void *ctx, uint64_t link);
+
+    // Takes 1..bytes bytes from `data`; *sent tells how many. SC_INPROGRESS when none fit now,
+    // SC_LINK_EOF when the peer is gone. Never raises a signal.
+    sc_status (*send)(void *ctx, uint64_t link, const void *data, size_t bytes, size_t *sent);
+
+    // Reads 1..bytes bytes. SC_INPROGRESS when there is nothing yet; SC_LINK_EOF after the last
+    // byte of an orderly end, and at once after a reset.
+    sc_status (*recv)(void *ctx, uint64_t link, void *data, size_t bytes, size_t *received);
+
+    // Ends a link or a listener. Unsent bytes may be lost. Closing 0 does nothing.
+    void (*close)(void *ctx, uint64_t handle);
+};
+
+// ---------------------------------------------------------------------------------------------
+// GPU memory, streams and communicators.
+enum sc_comm_state {
+    SC_COMM_FORMING, // creation or warm-up is under way
+    SC_COMM_READY,   // created, and warmed up with one exchange with every peer
+    SC_COMM_ERROR,   // creation failed, or an asynchronous error: `error` says which
+    SC_COMM_GONE,    // the abort has returned; the handle is now invalid
+};
+
+struct sc_comm_id {
+    uint8_t bytes[SC_COMM_ID_BYTES];
+};
+
+struct sc_comm_spec {
+    struct sc_comm_id id; // single use: one communicator, once a rank
+    uint64_t epoch;
+    uint32_t rank;
+    uint32_t world;
+};
+
+struct sc_comm_report {
+    enum sc_comm_state state;
+    sc_status error;    // SC_COMM_ERROR: SC_COMM_FAILED, SC_ASYNC_ERROR or SC_CONTEXT_LOST
+    uint64_t formed_ns; // when creation returned and the warm-up began; 0 before
+};
+
+enum sc_op_state {
+    SC_OP_ENQUEUED, // behind earlier work of its stream
+    SC_OP_STARTED,  // the stream has reached it
+    SC_OP_DONE,     // the stream has passed its end. After an abort this says nothing of its data
+    SC_OP_FAILED,   // the device reported an error for it
+};
+
+struct sc_device {
+    size_t size;
+    const char *name;
+    void *ctx;
+
+    // How often pending ops and communicators should be polled; 0 when the device itself wakes the
+    // host at each change.
+    uint64_t poll_ns;
+
+    // ---- communicators ----
+
+    // A fresh id, drawn by rank 0 only. Fast and local.
+    sc_status (*comm_id)(void *ctx, struct sc_comm_id *id);
+
+    // Begins to form a communicator in the background. SC_OK hands out a handle in SC_COMM_FORMING.
+    // No verb but comm_poll, comm_abort and comm_abandon is legal on it until it is SC_COMM_READY.
+    sc_status (*comm_create)(void *ctx, const struct sc_comm_spec *spec, uint64_t *comm);
+
+    // Where it stands. The report of SC_COMM_GONE is the last one: the handle ends with it.
+    sc_status (*comm_poll)(void *ctx, uint64_t comm, struct sc_comm_report *report);
+
+    // The cheap look at the asynchronous error, for use right after a group has ended.
+    // SC_OK, SC_ASYNC_ERROR or SC_CONTEXT_LOST.
+    sc_status (*comm_error)(void *ctx, uint64_t comm);
+
+    // Begins to give the communicator up; comm_poll says SC_COMM_GONE when it has returned. Its
+    // pending ops then drain without an error and with undefined data. Legal once, in any state;
+    // on a forming communicator it orphans the attempt. Its registrations end with it. While
+    // captures hold the communicator it does not return (captures_held tells).
+    sc_status (*comm_abort)(void *ctx, uint64_t comm);
+
+    // Gives up waiting for an abort that does not return: the handle ends at once, what it holds
+    // is kept aside until the process exits. Legal after comm_abort only.
+    sc_status (*comm_abandon)(void *ctx, uint64_t comm);
+
+    // ---- memory ----
+
+    // At least 16-byte aligned. SC_NO_MEMORY. Freed by mem_free, after every communicator that it
+    // was registered with or used by is gone.
+    sc_status (*mem_alloc)(void *ctx, uint64_t bytes, uint64_t *address);
+    sc_status (*mem_free)(void *ctx, uint64_t address);
+
+    // Tells the communicator of a buffer. *registration may be 0 on success: nothing to undo.
+    // Registrations end with their communicator.
+    sc_status (*buf_register)(void *ctx, uint64_t comm, uint64_t address, uint64_t bytes,
+                              uint64_t *registration);
+    sc_status (*buf_deregister)(void *ctx, uint64_t comm, uint64_t registration);
+
+    // ---- ops: everything between op_begin and op_end belongs to one op ----
+
+    // Marks the op's start on the stream. SC_CAPTURE when the stream is capturing: captured verbs
+    // belong to the replay that later runs them.
+    sc_status (*op_begin)(void *ctx, uint64_t stream, uint64_t *op);
+    // Marks its end. Legal once, and also after a verb in between failed.
+    sc_status (*op_end)(void *ctx, uint64_t op);
+    // Never disturbs a capture on any thread.
+    sc_status (*op_poll)(void *ctx, uint64_t op, enum sc_op_state *state);
+    // Forgets the handle; what is enqueued stays enqueued. Legal in any state after op_end.
+    sc_status (*op_release)(void *ctx, uint64_t op);
+    // Later work on `stream` waits for the op's end.
+    sc_status (*stream_wait)(void *ctx, uint64_t stream, uint64_t op);
+
+    // ---- collectives, enqueued on a stream; sizes in bytes of BF16 elements ----
+
+    // A group turns the verbs in it into one launch. Its depth belongs to the calling thread:
+    // every group_begin is followed by exactly one group_end, also after an error inside it, and
+    // group_end then returns that error and enqueues nothing.
+    sc_status (*group_begin)(void *ctx);
+    sc_status (*group_end)(void *ctx);
+    sc_status (*send)(void *ctx, uint64_t comm, uint64_t src, uint64_t bytes, uint32_t peer,
+                      uint64_t stream);
+    sc_status (*recv)(void *ctx, uint64_t comm, uint64_t dst, uint64_t bytes, uint32_t peer,
+                      uint64_t stream);
+    // In place: buf = sum over ranks, identical bits on every rank.
+    sc_status (*all_reduce)(void *ctx, uint64_t comm, uint64_t buf, uint64_t bytes,
+                            uint64_t stream);
+    sc_status (*broadcast)(void *ctx, uint64_t comm, uint64_t buf, uint64_t bytes, uint32_t root,
+                           uint64_t stream);
+    // dst holds world × bytes, in rank order; src holds bytes.
+    sc_status (*all_gather)(void *ctx, uint64_t comm, uint64_t src, uint64_t dst, uint64_t bytes,
+                            uint64_t stream);
+    // src holds world × bytes; dst gets this rank's share of the sum, bytes long.
+    sc_status (*reduce_scatter)(void *ctx, uint64_t comm, uint64_t src, uint64_t dst,
+                                uint64_t bytes, uint64_t stream);
+    // dst += src, BF16, by the rules of kernels/bf16.h, if the fence equals `epoch` when it runs;
+    // otherwise it does nothing. A captured one compares the permit of its replay instead.
+    sc_status (*add_bf16)(void *ctx, uint64_t dst, uint64_t src, uint64_t bytes, uint64_t epoch,
+                          uint64_t stream);
+
+    // The live epoch, or 0 for none, in the device word that kernels compare. Takes effect at once,
+    // ahead of everything enqueued.
+    sc_status (*fence_set)(void *ctx, uint64_t epoch);
+
+    // ---- streams, captures and replays ----
+
+    sc_status (*stream_create)(void *ctx, uint64_t *stream);
+    sc_status (*stream_destroy)(void *ctx, uint64_t stream);
+
+    // Verbs on `stream` are recorded from here to capture_end, and not run.
+    sc_status (*capture_begin)(void *ctx, uint64_t stream, uint64_t *capture);
+    sc_status (*capture_end)(void *ctx, uint64_t capture);
+    // The application has destroyed its graph.
+    sc_status (*capture_release)(void *ctx, uint64_t capture);
+    // How many unreleased captures hold the communicator.
+    sc_status (*captures_held)(void *ctx, uint64_t comm, uint32_t *held);
+    // Around one launch of the captured graph by the application: marks the start, puts the permit
+    // `epoch` on the stream; then marks the end. The pair is one op, polled and released as such.
+    sc_status (*replay_begin)(void *ctx, uint64_t capture, uint64_t stream, uint64_t epoch,
+                              uint64_t *op);
+    sc_status (*replay_end)(void *ctx, uint64_t op);
+};
+
+// The names of the device verbs, for reports and for making the n-th call of each fail.
+// clang-format off
+#define SC_DEVICE_VERBS(X)                                                                         \
+    X(comm_id) X(comm_create) X(comm_poll) X(comm_error) X(comm_abort) X(comm_abandon)             \
+    X(mem_alloc) X(mem_free) X(buf_register) X(buf_deregister)                                     \
+    X(op_begin) X(op_end) X(op_poll) X(op_release) X(stream_wait)                                  \
+    X(group_begin) X(group_end) X(send) X(recv) X(all_reduce) X(broadcast) X(all_gather)           \
+    X(reduce_scatter) X(add_bf16) X(fence_set) X(stream_create) X(stream_destroy)                  \
+    X(capture_begin) X(capture_end) X(capture_release) X(captures_held)                            \
+    X(replay_begin) X(replay_end)
+// clang-format on
+
+enum sc_device_verb {
+#define SC_DEVICE_VERB_ENUM(name) SC_VERB_##name,
+    SC_DEVICE_VERBS(SC_DEVICE_VERB_ENUM)
+#undef SC_DEVICE_VERB_ENUM
+        SC_DEVICE_VERB_COUNT
+};
+
+#endif

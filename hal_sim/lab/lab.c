@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// A run: build the world, fire the plan's entries, step, restart what died, close, judge.
+#include "hal_sim/lab/inside.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS 1000000ull
+#define SECOND (1000ull * MS)
+
+uint64_t lab_now(const struct lab *lab) {
+    return sc_sim_now_ns(lab->sim);
+}
+
+uint64_t lab_draw(struct lab *lab, uint64_t min, uint64_t max) {
+    uint64_t z = lab->random += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return min + (z ^ (z >> 31)) % (max - min + 1);
+}
+
+// ---- the record ----
+
+static void meet_expectation(struct lab *lab, const struct sc_trace_entry *entry) {
+    char line[512];
+    if (lab->expect_met < lab->plan->expect_count && sc_trace_line(entry, line, sizeof line) &&
+        sc_trace_matches(line, lab->plan->expect[lab->expect_met]))
+        lab->expect_met++;
+}
+
+void lab_trace(struct lab *lab, struct sc_trace_entry entry) {
+    entry.now_ns = lab_now(lab);
+    lab->result->hash = sc_trace_hash(lab->result->hash, &entry);
+    if (lab->options != NULL && lab->options->on_trace != NULL)
+        lab->options->on_trace(lab->options->arg, &entry);
+    if (lab->plan->expect_count != 0)
+        meet_expectation(lab, &entry);
+}
+
+void lab_violation(struct lab *lab, uint32_t rank, const char *format, ...) {
+    char text[480];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (lab->result->violations++ == 0)
+        snprintf(lab->result->violation, sizeof lab->result->violation, "at %.6f s rank %u: %s",
+                 (double)lab_now(lab) / 1e9, rank, text);
+    lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_VIOLATION, .rank = rank,
+                                           .text = text});
+}
+
+static void on_sim_violation(void *arg, uint32_t rank, const char *text) {
+    lab_violation(arg, rank, "O4 simulator: %s", text);
+}
+
+// ---- the supervisor ----
+
+static void respawn_in(struct seat *seat, uint64_t delay_ns);
+
+static void on_respawn(void *arg) {
+    struct seat *seat = arg;
+    struct lab *lab = seat->lab;
+    if (seat->life != NULL || !seat->wanted || lab_now(lab) < seat->respawn_at_ns)
+        return;
+    seat->wanted = false;
+    if (life_spawn(seat) == NULL)
+        respawn_in(seat, 500 * MS); // it could not open; a supervisor tries again
+}
+
+static void respawn_in(struct seat *seat, uint64_t delay_ns) {
+    seat->wanted = true;
+    seat->respawn_at_ns = lab_now(seat->lab) + delay_ns;
+    sc_sim_at(seat->lab->sim, seat->respawn_at_ns, on_respawn, seat);
+}
+
+static void supervise(struct lab *lab) {
+    const struct sc_plan *plan = lab->plan;
+    lab->vacant = false;
+    for (uint32_t r = 0; r < plan->core.world && plan->respawn_max_ns != 0; r++) {
+        struct seat *seat = &lab->seats[r];
+        if (seat->life == NULL && !seat->wanted && !seat->left)
+            respawn_in(seat, lab_draw(lab, plan->respawn_min_ns, plan->respawn_max_ns));
+    }
+}
+
+// ---- the plan's entries ----
+
+static void on_unpause(void *arg) {
+    struct seat *seat = arg;
+    if (lab_now(seat->lab) < seat->paused_until_ns)
+        return;
+    seat->paused_until_ns = 0;
+    struct life *frozen = seat->ghost != NULL ? seat->ghost : seat->life;
+    if (frozen != NULL)
+        sc_sim_resume(frozen->process);
+}
+
+static bool pause_seat(struct seat *seat, uint64_t duration_ns) {
+    if (seat->life == NULL || seat->paused_until_ns != 0)
+        return false;
+    sc_sim_pause(seat->life->process);
+    seat->paused_until_ns = lab_now(seat->lab) + duration_ns;
+    sc_sim_at(seat->lab->sim, seat->paused_until_ns, on_unpause, seat);
+    return true;
+}
+
+static bool replace_seat(struct seat *seat, uint64_t duration_ns) {
+    if (seat->rank == 0 || seat->ghost != NULL || !pause_seat(seat, duration_ns))
+        return false; // two coordinators on one address cannot be
+    seat->ghost = seat->life;
+    seat->life = NULL;
+    respawn_in(seat, 0);
+    return true;
+}
+
+static bool close_seat(struct seat *seat, bool final, uint64_t away_ns) {
+    if (seat->life == NULL || seat->paused_until_ns != 0)
+        return false;
+    if (sc_pump_close(seat->life->pump, final) != SC_OK)
+        return false;
+    seat->life->app.phase = APP_CLOSED;
+    seat->left = final;
+    if (!final)
+        respawn_in(seat, away_ns + 2 * seat->lab->plan->core.timing.abort_ns);
+    sc_sim_timer(seat->life->process, lab_now(seat->lab));
+    return true;
+}
+
+static bool reconnect_seat(struct seat *seat) {
+    if (seat->life == NULL || seat->paused_until_ns != 0)
+        return false;
+    struct sc_core_view view;
+    sc_pump_view(seat->life->pump, &view);
+    if (view.state != SC_STATE_READY)
+        return false;
+    bool done = sc_pump_reconnect(seat->life->pump, view.epoch, 7) == SC_OK;
+    sc_sim_timer(seat->life->process, lab_now(seat->lab));
+    return done;
+}
+
+// How long links or hosts may be slower than usual because of a fault; 0: not at all.
+static uint64_t disturbance(const struct lab *lab, const struct sc_plan_entry *entry) {
+    uint64_t silence = lab->plan->core.timing.silence_ns;
+    if (entry->verb == SC_PLAN_pause || entry->verb == SC_PLAN_replace)
+        return entry->duration_ns + silence;
+    if (entry->verb != SC_PLAN_fault)
+        return 0;
+    switch (entry->fault.kind) {
+    case SC_SIM_link_blackhole:
+    case SC_SIM_link_oneway:
+    case SC_SIM_link_fragment:
+        return entry->fault.duration_ns + silence;
+    case SC_SIM_link_delay:
+        return 9 * entry->fault.duration_ns + silence;
+    case SC_SIM_link_reset:
+        return silence;
+    default:
+        return 0;
+    }
+}
+
+static bool act_entry(struct lab *lab, const struct sc_plan_entry *entry) {
+    struct seat *seat = &lab->seats[entry->rank];
+    switch (entry->verb) {
+    case SC_PLAN_fault:
+        return sc_sim_inject(lab->sim, &entry->fault);
+    case SC_PLAN_kill:
+        if (seat->life != NULL)
+            life_kill(seat->life, "killed");
+        else
+            return false;
+        seat->paused_until_ns = seat->ghost != NULL ? seat->paused_until_ns : 0;
+        return true;
+    case SC_PLAN_restart:
+        if (seat->life == NULL)
+            respawn_in(seat, 0);
+        return seat->life == NULL;
+    case SC_PLAN_pause:
+        return pause_seat(seat, entry->duration_ns);
+    case SC_PLAN_replace:
+        return replace_seat(seat, entry->duration_ns);
+    case SC_PLAN_close_final:
+        return close_seat(seat, true, 0);
+    case SC_PLAN_close_returning:
+        return close_seat(seat, false, entry->duration_ns);
+    case SC_PLAN_reconnect:
+        return reconnect_seat(seat);
+    case SC_PLAN_slow_kernel:
+        if (seat->life != NULL)
+            seat->life->app.slow_kernel_ns = entry->duration_ns;
+        return seat->life != NULL;
+    case SC_PLAN_heal:
+        sc_sim_heal(lab->sim);
+        return true;
+    case SC_PLAN_VERB_COUNT:
+        break;
+    }
+    return false;
+}
+
+static void fire_followers(struct lab *lab, uint32_t index);
+
+static void fire(struct lab *lab, uint32_t index) {
+    const struct sc_plan_entry *entry = &lab->plan->entries[index];
+    char text[SC_PLAN_LINE_BYTES];
+    if (lab->fired[index] || (lab->quiet && entry->verb != SC_PLAN_restart))
+        return;
+    lab->fired[index] = true;
+    // Told before it is done, so that the trace reads in the order of cause and effect.
+    if (sc_plan_entry_text(entry, text, sizeof text))
+        lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_FAULT, .rank = SC_RANK_NONE,
+                                               .text = text});
+    bool harmless = entry->verb == SC_PLAN_restart || entry->verb == SC_PLAN_heal ||
+                    entry->verb == SC_PLAN_slow_kernel;
+    if (!harmless)
+        oracle_fault(lab, disturbance(lab, entry));
+    if (act_entry(lab, entry)) {
+        if (entry->verb == SC_PLAN_fault)
+            lab->result->faults[entry->fault.kind]++;
+        lab->result->verbs[entry->verb]++;
+    }
+    fire_followers(lab, index);
+}
+
+static void on_due(void *arg) {
+    struct due *due = arg;
+    fire(due->lab, due->index);
+}
+
+static void schedule(struct lab *lab, uint32_t index, uint64_t at_ns) {
+    lab->due[index] = (struct due){lab, index};
+    sc_sim_at(lab->sim, at_ns, on_due, &lab->due[index]);
+}
+
+static void fire_followers(struct lab *lab, uint32_t index) {
+    const struct sc_plan *plan = lab->plan;
+    if (index + 1 < plan->entries_count && plan->entries[index + 1].trigger == SC_PLAN_AFTER)
+        schedule(lab, index + 1, lab_now(lab) + plan->entries[index + 1].time_ns);
+}
+
+static bool fire_where(struct lab *lab, enum sc_plan_trigger trigger, uint32_t rank,
+                       uint64_t mark, uint64_t op) {
+    const struct life *before = lab->seats[rank].life;
+    for (uint32_t i = 0; i < lab->plan->entries_count; i++) {
+        const struct sc_plan_entry *e = &lab->plan->entries[i];
+        if (e->trigger == trigger && e->at_rank == rank && e->mark == mark && e->op == op)
+            fire(lab, i);
+    }
+    return lab->seats[rank].life != before;
+}
+
+bool lab_fire_at_op(struct lab *lab, uint32_t rank, uint64_t mark, uint64_t op) {
+    return fire_where(lab, SC_PLAN_AT_OP, rank, mark, op);
+}
+
+bool lab_fire_at_mark(struct lab *lab, uint32_t rank, uint64_t mark) {
+    return fire_where(lab, SC_PLAN_AT_MARK, rank, mark, 0);
+}
+
+static void on_quiet(void *arg) {
+    struct lab *lab = arg;
+    lab->quiet = true;
+    sc_sim_heal(lab->sim);
+    for (uint32_t r = 0; r < lab->plan->core.world; r++) {
+        struct seat *seat = &lab->seats[r];
+        seat->mark_at_quiet = seat->mark;
+        if (seat->ghost != NULL) {
+            life_kill(seat->ghost, "ghost killed");
+            seat->paused_until_ns = 0;
+        }
+        if (seat->paused_until_ns != 0) {
+            seat->paused_until_ns = lab_now(lab);
+            on_unpause(seat);
+        }
+    }
+}
+
+// ---- the run ----
+
+static bool all_steps_done(const struct lab *lab) {
+    if (lab->plan->work.steps_max == 0)
+        return false;
+    for (uint32_t r = 0; r < lab->plan->core.world; r++)
+        if (lab->seats[r].mark < lab->plan->work.steps_max)
+            return false;
+    return true;
+}
+
+static void play(struct lab *lab) {
+    const struct sc_plan *plan = lab->plan;
+    for (uint32_t r = 0; r < plan->core.world; r++) {
+        lab->seats[r] = (struct seat){.lab = lab, .rank = r};
+        respawn_in(&lab->seats[r], lab_draw(lab, 0, 50 * MS));
+    }
+    for (uint32_t i = 0; i < plan->entries_count; i++)
+        if (plan->entries[i].trigger == SC_PLAN_AT_TIME)
+            schedule(lab, i, plan->entries[i].time_ns);
+    sc_sim_at(lab->sim, plan->quiet_ns, on_quiet, lab);
+    while (sc_sim_step(lab->sim, plan->duration_ns) && !all_steps_done(lab)) {
+        if (lab->vacant)
+            supervise(lab);
+        oracle_time(lab);
+    }
+}
+
+static void close_all(struct lab *lab) {
+    const struct sc_plan *plan = lab->plan;
+    uint64_t until = lab_now(lab) + 2 * plan->core.timing.abort_ns + SECOND;
+    lab->ending = true;
+    for (uint32_t r = 0; r < plan->core.world; r++)
+        (void)close_seat(&lab->seats[r], true, 0);
+    while (sc_sim_step(lab->sim, until)) {
+    }
+    for (uint32_t r = 0; r < plan->core.world; r++) {
+        struct life *life = lab->seats[r].life;
+        if (life != NULL)
+            lab_violation(lab, r, "O9 close did not end it: it is %s",
+                          sc_state_name((enum sc_state)life->state));
+        for (uint32_t i = 0; i < LAB_LIVES; i++)
+            if ((life = i == 0 ? lab->seats[r].life : lab->seats[r].ghost) != NULL)
+                life_kill(life, "killed at the end");
+    }
+}
+
+sc_status sc_lab_run(const struct sc_plan *plan, const struct sc_lab_options *options,
+                     struct sc_lab_result *result) {
+    struct lab *lab = calloc(1, sizeof *lab);
+    if (lab == NULL)
+        return SC_NO_MEMORY;
+    memset(result, 0, sizeof *result);
+    lab->plan = plan;
+    lab->options = options;
+    lab->result = result;
+    lab->random = plan->sim.seed ^ 0x6c6162u;
+    struct sc_sim_config sim = plan->sim;
+    sim.on_violation = on_sim_violation;
+    sim.arg = lab;
+    sc_status status = sc_sim_create(&sim, &lab->sim);
+    if (status == SC_OK) {
+        play(lab);
+        result->ended_ns = lab_now(lab);
+        if (!plan->free_end)
+            oracle_end(lab);
+        close_all(lab);
+        if (lab->expect_met < plan->expect_count)
+            lab_violation(lab, SC_RANK_NONE, "expected line %u is not in the trace: %s",
+                          lab->expect_met + 1, plan->expect[lab->expect_met]);
+        sc_sim_destroy(lab->sim);
+    }
+    free(lab);
+    return status;
+}

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: AGPL-3.0-only
+"""Runs what ./dev built and says what failed; a failure does not stop the run.
+
+    tests/run.py                            everything that ./dev test promises
+    tests/run.py --programs VARIANT...      only the test programs of build/VARIANT
+    tests/run.py --swarm RUNS               only so many swarm runs; goes with --programs
+
+Each check is one command; it fails if it exits with anything but 0 or is not back in time. The
+last line counts the checks. fuzz/mutants.py takes its programs and its swarm from here.
+"""
+
+import argparse
+import concurrent.futures
+import functools
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TIMEOUT_S = 400
+LONG_TIMEOUT_S = 3600  # for a check asked for by name
+VALGRIND = ['valgrind', '-q', '--error-exitcode=9', '--leak-check=full', '--show-leak-kinds=all',
+            '--errors-for-leak-kinds=all']
+SANITIZER_OPTIONS = {'ASAN_OPTIONS': 'detect_stack_use_after_return=1',
+                     'UBSAN_OPTIONS': 'print_stacktrace=1'}
+
+
+def test_programs(variant, kinds=('unit', 'scenario')):
+    """The variant's programs, one for each source: what was not built is a failure, not a gap."""
+    sources = [path for kind in kinds for path in sorted(ROOT.glob('tests/%s/*.c' % kind))]
+    return ['build/%s/%s' % (variant, path.relative_to(ROOT).with_suffix('')) for path in sources]
+
+
+def swarm(runs, variant='release'):
+    return ['build/%s/spark-comm' % variant, 'sim', '--runs', str(runs), '--faults', 'swarm',
+            '--seed', '1']
+
+
+def fixed_addresses():
+    """Prefix for the thread sanitizer, which wants the address space unshuffled; if allowed."""
+    prefix = ['setarch', '-R']
+    try:
+        allowed = subprocess.run(prefix + ['true'], capture_output=True, check=False).returncode
+    except FileNotFoundError:
+        return []
+    return prefix if allowed == 0 else []
+
+
+def program_checks(variant):
+    prefix = fixed_addresses() if variant.startswith('tsan') else []
+    return [prefix + [program] for program in test_programs(variant)]
+
+
+def all_checks():
+    checks = program_checks('asan')
+    checks += [VALGRIND + [program] for program in test_programs('debug', ['unit'])]
+    checks += [['python3', 'tests/rules.py'], ['python3', 'tests/rules.py', '--self-test']]
+    for script in (['tests/cli.py', 'build/release/spark-comm'], ['tests/determinism.py'],
+                   ['tests/instructions.py']):
+        if (ROOT / script[0]).exists():
+            checks.append(['python3'] + script)
+    return checks + [swarm(2000)]
+
+
+def run(command, timeout_s):
+    """What is wrong, None if nothing is, and all that the command printed."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, env={**SANITIZER_OPTIONS, **os.environ},
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired as late:
+        return 'not back after %d s' % timeout_s, late.stdout or b''
+    except OSError as error:
+        return str(error), b''
+    if done.returncode < 0:
+        return 'ended by signal %d' % -done.returncode, done.stdout
+    return ('status %d' % done.returncode if done.returncode else None), done.stdout
+
+
+def run_all(checks, timeout_s):
+    """Runs the checks, as many at once as there are processors; prints them in order."""
+    failed = []
+    go = functools.partial(run, timeout_s=timeout_s)
+    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        for command, (wrong, output) in zip(checks, pool.map(go, checks)):
+            name = ' '.join(command)
+            print('--- %s' % name)
+            print(output.decode(errors='replace'), end='')
+            print('%s  %s' % ('FAIL' if wrong else 'pass', name) + (': ' + wrong if wrong else ''),
+                  flush=True)
+            if wrong:
+                failed.append('%s: %s' % (name, wrong))
+    return failed
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__,
+                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument('--programs', nargs='+', metavar='VARIANT', default=[])
+    options.add_argument('--swarm', type=int, metavar='RUNS')
+    chosen = options.parse_args()
+
+    checks = [check for variant in chosen.programs for check in program_checks(variant)]
+    if chosen.swarm:
+        checks.append(swarm(chosen.swarm))
+    timeout_s = LONG_TIMEOUT_S if checks else TIMEOUT_S
+    checks = checks or all_checks()
+
+    failed = run_all(checks, timeout_s)
+    print()
+    for line in failed:
+        print('FAILED  ' + line)
+    print('%d passed, %d failed' % (len(checks) - len(failed), len(failed)))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == '__main__':
+    main()
