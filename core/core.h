@@ -88,6 +88,10 @@ SC_MUST_USE sc_status sc_core_take_recovery(struct sc_core *core, struct sc_reco
 SC_MUST_USE sc_status sc_core_check_op(const struct sc_core *core, const struct sc_op_desc *desc,
                                        const struct sc_op_place *place);
 
+// Whether it moves nothing: no bytes, or nobody to move them to. Such an op takes its seq, launches
+// nothing and is complete at once; its buffer is left as it is.
+bool sc_core_op_is_void(const struct sc_core *core, const struct sc_op_desc *desc);
+
 const uint8_t *sc_core_comm_id(const struct sc_core *core);
 // The link to a rank, 0 when there is none.
 uint64_t sc_core_link_of(const struct sc_core *core, uint32_t rank);

@@ -97,6 +97,7 @@ struct sc_core {
     uint64_t abort_clock_ns; // the abort's time runs from here; SC_CORE_NEVER_NS: not yet
     uint32_t comm_live;
     uint32_t abort_called;
+    uint32_t abandoned; // some communicator was given up without its abort having returned
     uint32_t peer_lost; // a peer of the epoch died, froze or was replaced: it may hold our abort up
     uint32_t captures;
     struct sc_phases phases;

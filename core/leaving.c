@@ -101,6 +101,9 @@ static void enter_failed(struct sc_core *c, struct sc_actions *out) {
 
 static void enter_closed(struct sc_core *c, struct sc_actions *out) {
     drop_all_links(c, out);
+    // Memory that an abandoned communicator may touch is not the application's to free.
+    if (c->abandoned)
+        c->cause = (struct sc_cause){.code = SC_ABORT_STUCK, .suspect = c->config.rank};
     for (uint32_t i = 0; i < SC_PENDING_MAX; i++)
         c->pending[i].link = 0; // the pump closes listener and links that no rank holds
     sc_core_enter(c, SC_STATE_CLOSED, out);
@@ -241,6 +244,7 @@ void sc_leaving_tick(struct sc_core *c, struct sc_actions *out) {
     // A dead or frozen peer can hold an abort up for ever; a well one cannot.
     if (sc_ledger_empty(ledger_of(c)) && c->peer_lost) {
         act(out, SC_ACTION_COMM_ABANDON, c->epoch);
+        c->abandoned = 1;
         c->comm_live = 0;
         settle_if_clean(c, out);
         return;

@@ -111,12 +111,21 @@ void sc_ledger_start(struct sc_ledger *l, struct sc_ledger_entry *entry) {
     }
 }
 
+// Usually the oldest leaves. One that could not be launched leaves from behind the others.
 static void leave_stream(struct sc_ledger *l, const struct sc_ledger_entry *entry) {
     if (entry->stream == NO_STREAM)
         return;
     struct sc_ledger_stream *s = &l->streams[entry->stream];
-    SC_ASSERT(s->oldest == entry->number);
-    s->oldest = entry->next;
+    uint64_t *link = &s->oldest;
+    uint64_t before = 0;
+    while (*link != entry->number) {
+        SC_ASSERT(*link != 0);
+        before = *link;
+        link = &entry_at(l, before)->next;
+    }
+    *link = entry->next;
+    if (s->newest == entry->number)
+        s->newest = before;
 }
 
 void sc_ledger_finish(struct sc_ledger *l, struct sc_ledger_entry *entry) {

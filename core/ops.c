@@ -32,8 +32,7 @@ static sc_status check_place(const struct sc_core *c, const struct sc_op_desc *d
                            : sc_payload_check(place->dst, dst, c->config.capacity_bytes);
 }
 
-// Nothing to move: no bytes, or nobody to move them to.
-static bool is_void(const struct sc_core *c, const struct sc_op_desc *desc) {
+bool sc_core_op_is_void(const struct sc_core *c, const struct sc_op_desc *desc) {
     return desc->bytes == 0 ||
            (c->config.world == 1 &&
             (desc->kind == SC_OP_ALL_REDUCE || desc->kind == SC_OP_BROADCAST));
@@ -58,7 +57,7 @@ sc_status sc_core_check_op(const struct sc_core *c, const struct sc_op_desc *des
 
 sc_status submit_launches(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     const struct sc_op_desc *desc = &in->u.submit.desc;
-    bool nothing = is_void(c, desc);
+    bool nothing = sc_core_op_is_void(c, desc);
     uint64_t stream = nothing ? SC_STREAM_NONE : in->u.submit.place.stream;
     sc_status verdict = epoch_verdict(c, in);
     if (verdict == SC_OK)

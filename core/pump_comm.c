@@ -17,7 +17,7 @@ sc_status pump_comm_open(struct sc_pump *p) {
 }
 
 void pump_comm_close(struct sc_pump *p) {
-    if (p->comm != 0)
+    if (p->comm != 0 && !p->comm_aborted)
         (void)p->device->comm_abort(ctx(p), p->comm);
     // Memory that a communicator may still write to outlives us.
     if (p->receive != 0 && !p->comm_lives && !p->comm_abandoned)
@@ -45,7 +45,7 @@ void pump_comm_create(struct sc_pump *p, uint64_t epoch) {
     memcpy(spec.id.bytes, sc_core_comm_id(p->core), sizeof spec.id.bytes);
     SC_ASSERT(p->comm == 0);
     p->comm_epoch = epoch;
-    p->comm_told = p->comm_failed = false;
+    p->comm_told = p->comm_failed = p->comm_aborted = false;
     p->newest_number = 0;
     sc_status status = p->device->comm_create(ctx(p), &spec, &p->comm);
     if (status == SC_OK && p->comm != 0) {
@@ -70,6 +70,7 @@ void pump_comm_abort(struct sc_pump *p, uint64_t epoch) {
         queue_comm(p, SC_EVENT_COMM_GONE, epoch, SC_OK);
         return;
     }
+    p->comm_aborted = true;
     // If even this fails, nothing more is called on the handle: the abort's clock decides.
     (void)p->device->comm_abort(ctx(p), p->comm);
 }

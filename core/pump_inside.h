@@ -65,6 +65,7 @@ struct sc_pump {
     uint64_t comm_epoch;
     bool comm_told;  // COMM_READY was fed
     bool comm_failed; // COMM_FAILED was fed
+    bool comm_aborted;
     bool comm_lives;     // not known to have ended: its memory must stay
     bool comm_abandoned; // one never will be known to have ended
     struct sc_comm_id id;

@@ -150,7 +150,9 @@ static sc_status record(struct sc_pump *p, struct sc_pump_capture *capture, uint
         return status;
     if (capture->count == p->config.core.ledger_ops)
         return SC_TOO_LARGE;
-    if (desc->bytes != 0 && (status = compose(p, desc, place, 0)) != SC_OK)
+    if (!sc_core_op_is_void(p->core, desc))
+        status = compose(p, desc, place, 0);
+    if (status != SC_OK)
         return status;
     capture->list[capture->count++] = *desc;
     return SC_OK;

@@ -187,8 +187,10 @@ static sc_status submit_layer(struct life *life, uint32_t layer) {
     struct app_op *op = &app->ops[layer];
     *op = (struct app_op){0};
     app->newest_completed = 0;
+    app->submitting = sc_op_is_collective(desc.kind);
     sc_status status =
         sc_pump_submit(life->pump, app->epoch, &desc, &place, &op->number, &op->seq);
+    app->submitting = 0;
     if (status == SC_OK && op->number != 0 && op->number == app->newest_completed) {
         op->done = true;
         app->done++;
@@ -236,6 +238,17 @@ static sc_status capture_step(struct life *life) {
     return status != SC_OK ? status : ended;
 }
 
+static uint32_t collectives(const struct life *life) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < life->seat->lab->plan->work.layers; i++) {
+        const struct sc_payload payload = payload_of(life, i);
+        struct sc_op_desc desc;
+        struct sc_op_place place;
+        count += sc_payload_op(&payload, 0, &desc, &place) && sc_op_is_collective(desc.kind);
+    }
+    return count;
+}
+
 static bool replay_step(struct life *life) {
     struct lab *lab = life->seat->lab;
     struct app *app = &life->app;
@@ -245,9 +258,12 @@ static bool replay_step(struct life *life) {
     sc_status status = app->capture == 0 ? capture_step(life) : SC_OK;
     uint64_t number = 0, seq = 0;
     app->done = 0;
-    if (status == SC_OK)
+    if (status == SC_OK) {
+        app->submitting = collectives(life);
         status = sc_pump_replay_begin(life->pump, app->epoch, app->capture, app->streams[0],
                                       &number, &seq);
+        app->submitting = 0;
+    }
     if (status == SC_BUSY)
         return true;
     if (status != SC_OK) {

@@ -41,6 +41,7 @@ struct app {
     uint32_t done;  // layers whose ops completed
     uint64_t first_seq; // of the step
     uint64_t newest_completed; // number
+    uint32_t submitting; // seqs at stake in the submit under way: if it fails, they are spent
     uint64_t slow_kernel_ns;
     uint64_t streams[LAB_STREAMS_MAX];
     uint64_t capture;       // the step as a graph, for app.epoch; 0: none
@@ -57,9 +58,11 @@ struct life {
     struct app app;
     uint64_t incarnation;
     bool killed;
+    bool broken; // one of its device's verbs was made to fail: it may be unable to clean up
     bool dirty; // notices arrived that the application has not looked at
     uint32_t state;
     uint64_t submitted; // highest seq of app.epoch
+    uint64_t last_epoch; // that was READY here
     uint64_t agreed;
     struct sc_sim_held base; // at the first READY, to see that recoveries leak nothing
     bool has_base;
@@ -118,7 +121,6 @@ struct lab {
     struct tag tags[LAB_TAGS];
     struct epoch_seen epochs[LAB_EPOCHS];
     uint32_t epochs_count;
-    uint64_t highest_epoch;
     uint64_t last_fault_ns; // of any kind
     uint64_t trouble_until_ns; // links or hosts may be slow until then
     uint64_t watch_until_ns;    // an epoch is being left until then at the latest

@@ -214,10 +214,15 @@ static void fire(struct lab *lab, uint32_t index) {
     if (sc_plan_entry_text(entry, text, sizeof text))
         lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_FAULT, .rank = SC_RANK_NONE,
                                                .text = text});
+    uint64_t behind_ns = lab->plan->core.timing.behind_ns;
     bool harmless = entry->verb == SC_PLAN_restart || entry->verb == SC_PLAN_heal ||
-                    entry->verb == SC_PLAN_slow_kernel;
+                    (entry->verb == SC_PLAN_slow_kernel &&
+                     (behind_ns == 0 || entry->duration_ns < behind_ns));
     if (!harmless)
         oracle_fault(lab, disturbance(lab, entry));
+    struct life *life = lab->seats[entry->fault.a].life;
+    if (entry->verb == SC_PLAN_fault && entry->fault.kind == SC_SIM_verb_fails && life != NULL)
+        life->broken = true;
     if (act_entry(lab, entry)) {
         if (entry->verb == SC_PLAN_fault)
             lab->result->faults[entry->fault.kind]++;

@@ -113,8 +113,12 @@ void life_kill(struct life *life, const char *why) {
 }
 
 void life_exit(struct life *life, const char *why) {
+    struct sc_sim_held held;
     trace_life(life, SC_TRACE_END, why);
-    app_close(life);
+    sc_sim_held(life->process, &held);
+    // What a communicator may still touch is the process's to the end; here that end is near.
+    if (held.communicators == 0 && held.quarantined == 0)
+        app_close(life);
     sc_pump_destroy(life->pump);
     life->pump = NULL;
     oracle_exit(life);

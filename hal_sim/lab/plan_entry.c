@@ -212,7 +212,8 @@ static bool read_action(struct sc_plan_line *line, const struct sc_plan *plan,
 static bool read_watch(struct sc_plan_line *line, const struct sc_plan *plan,
                        struct sc_plan_entry *out) {
     // A step that is a graph is one launch: only its beginning is submitted.
-    uint64_t ops = plan->work.graph ? 1 : plan->work.layers;
+    uint64_t layers = line->layers_max != 0 ? line->layers_max : plan->work.layers;
+    uint64_t ops = plan->work.graph ? 1 : layers;
 
     if (sc_plan_take(line, "rank") && !take_rank(line, plan, &out->at_rank))
         return false;

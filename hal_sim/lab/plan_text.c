@@ -5,7 +5,8 @@
 //
 //   ranks N   seed N   steps N                     steps: the run ends when all have committed N
 //   seconds S   quiet AT                           quiet: nothing goes wrong from then on; 3/4 of S
-//   layers N   elements N   streams 1|2            the work of a step
+//   layers N   elements N   streams 1|2            the work of a step; layers: unless given, enough
+//                                                  for every op that an entry names
 //   gap DUR   compute DUR   sync every N   graph   mixed
 //   respawn DUR DUR   respawn never                how fast a supervisor starts a rank again
 //   free end                                       ranks need not be READY and working at the end
@@ -39,6 +40,7 @@
 //
 // A DUR is a number with its unit: 300ms, 1.5s. In a name of several words blank, "_" and "-" are
 // alike.
+#include "hal_sim/lab/inside.h"
 #include "hal_sim/lab/plan_words.h"
 
 #include <inttypes.h>
@@ -46,8 +48,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RANKS_MAX 8u
-#define LAYERS_MAX 128u
 #define ELEMENTS_MAX (1u << 20)
 #define PAYLOADS_BYTES_MAX (UINT64_C(64) << 20) // of all layers, for one rank
 #define SECONDS_MAX 86400u
@@ -113,6 +113,11 @@ static bool read_ranks(struct reader *reader, const struct setting *setting) {
     return true;
 }
 
+static bool read_layers(struct reader *reader, const struct setting *setting) {
+    reader->line.layers_max = 0;
+    return read_u32(reader, setting);
+}
+
 static bool read_seconds(struct reader *reader, const struct setting *setting) {
     struct sc_plan *plan = reader->plan;
     uint64_t seconds;
@@ -139,12 +144,12 @@ static bool read_respawn(struct reader *reader, const struct setting *setting) {
 
 #define AT(member) offsetof(struct sc_plan, member)
 static const struct setting settings[] = {
-    {"ranks", read_ranks, AT(core.world), 1, RANKS_MAX},
+    {"ranks", read_ranks, AT(core.world), 1, LAB_RANKS_MAX},
     {"seed", read_u64, AT(sim.seed), 0, UINT64_MAX},
     {"steps", read_u64, AT(work.steps_max), 1, COUNT_MAX},
     {"seconds", read_seconds, 0, 1, SECONDS_MAX},
     {"quiet", read_duration, AT(quiet_ns), 0, SC_PLAN_LONGEST_NS},
-    {"layers", read_u32, AT(work.layers), 1, LAYERS_MAX},
+    {"layers", read_layers, AT(work.layers), 1, LAB_LAYERS_MAX},
     {"elements", read_u32, AT(work.elements), 1, ELEMENTS_MAX},
     {"streams", read_u32, AT(work.streams), 1, 2},
     {"gap", read_duration, AT(work.gap_ns), 0, SC_PLAN_LONGEST_NS},
@@ -192,35 +197,46 @@ static bool read_setting(struct reader *reader) {
     return sc_plan_refuse_unknown(line, "a statement", &guess);
 }
 
+static bool check_memory(struct reader *reader) {
+    const struct sc_workload *work = &reader->plan->work;
+    uint64_t bytes =
+        (uint64_t)work->elements * SC_BF16_BYTES * work->layers * reader->plan->core.world;
+
+    if (bytes <= PAYLOADS_BYTES_MAX)
+        return true;
+    return sc_plan_refuse(&reader->line,
+                          "layers x elements x ranks takes %" PRIu64
+                          " bytes, expected at most %" PRIu64,
+                          bytes, PAYLOADS_BYTES_MAX);
+}
+
+static bool check_quiet(struct reader *reader) {
+    const struct sc_plan *plan = reader->plan;
+    char quiet[SC_PLAN_DURATION_BYTES], duration[SC_PLAN_DURATION_BYTES];
+
+    if (plan->quiet_ns <= plan->duration_ns)
+        return true;
+    sc_plan_duration_text(plan->quiet_ns, quiet);
+    sc_plan_duration_text(plan->duration_ns, duration);
+    return sc_plan_refuse(&reader->line, "quiet is %s, expected at most the run's %s", quiet,
+                          duration);
+}
+
 // What only all settings together can show.
 static bool settle(struct reader *reader) {
-    struct sc_plan *plan = reader->plan;
-    const struct sc_workload *work = &plan->work;
-    uint64_t payload_bytes = (uint64_t)work->elements * SC_BF16_BYTES;
-    uint64_t payloads_bytes = payload_bytes * work->layers * plan->core.world;
+    struct sc_core_config *core = &reader->plan->core;
+    uint64_t payload_bytes = (uint64_t)core->world * reader->plan->work.elements * SC_BF16_BYTES;
     const char *field = NULL;
 
     if (reader->settled)
         return true;
     reader->settled = true;
-    if (plan->core.capacity_bytes < payload_bytes)
-        plan->core.capacity_bytes = payload_bytes;
-    if (payloads_bytes > PAYLOADS_BYTES_MAX) {
-        return sc_plan_refuse(&reader->line,
-                              "layers x elements x ranks is %" PRIu64
-                              " bytes, expected at most %" PRIu64,
-                              payloads_bytes, PAYLOADS_BYTES_MAX);
-    }
-    if (plan->quiet_ns > plan->duration_ns) {
-        char quiet[SC_PLAN_DURATION_BYTES], duration[SC_PLAN_DURATION_BYTES];
-        sc_plan_duration_text(plan->quiet_ns, quiet);
-        sc_plan_duration_text(plan->duration_ns, duration);
-        return sc_plan_refuse(&reader->line, "quiet is %s, expected at most the run's %s", quiet,
-                              duration);
-    }
-    struct sc_core_config first = plan->core;
-    first.rank = 0;
-    if (sc_core_config_check(&first, &field) != SC_OK) {
+    if (core->capacity_bytes < payload_bytes)
+        core->capacity_bytes = payload_bytes;
+    if (!check_memory(reader) || !check_quiet(reader))
+        return false;
+    core->rank = 0;
+    if (sc_core_config_check(core, &field) != SC_OK) {
         return sc_plan_refuse(&reader->line,
                               "the settings above leave %s out of its range (see core/config.c)",
                               field);
@@ -230,6 +246,20 @@ static bool settle(struct reader *reader) {
 
 // ---- entries and expectations -------------------------------------------------------------------
 
+static bool check_time(struct reader *reader, const struct sc_plan_entry *entry) {
+    const struct sc_plan *plan = reader->plan;
+    uint64_t end_ns = entry->verb == SC_PLAN_restart ? plan->duration_ns : plan->quiet_ns;
+    char at[SC_PLAN_DURATION_BYTES], end[SC_PLAN_DURATION_BYTES];
+
+    if (entry->trigger != SC_PLAN_AT_TIME || entry->time_ns < end_ns)
+        return true;
+    sc_plan_duration_text(entry->time_ns, at);
+    sc_plan_duration_text(end_ns, end);
+    return sc_plan_refuse(
+        &reader->line, "the time is %s, expected one before %s: from then on %s", at, end,
+        entry->verb == SC_PLAN_restart ? "the run is over" : "nothing goes wrong (quiet)");
+}
+
 static bool read_entry(struct reader *reader) {
     struct sc_plan *plan = reader->plan;
 
@@ -237,10 +267,13 @@ static bool read_entry(struct reader *reader) {
         return sc_plan_refuse(&reader->line, "one entry too many, expected at most %u",
                               SC_PLAN_ENTRIES_MAX);
     }
-    if (!sc_plan_read_entry(&reader->line, plan, &plan->entries[plan->entries_count]))
+    struct sc_plan_entry *entry = &plan->entries[plan->entries_count];
+    if (!sc_plan_read_entry(&reader->line, plan, entry) || !check_time(reader, entry))
         return false;
+    if (entry->op > plan->work.layers)
+        plan->work.layers = (uint32_t)entry->op;
     plan->entries_count++;
-    return true;
+    return check_memory(reader);
 }
 
 static bool read_expectation(struct reader *reader, const char *text, size_t bytes) {
@@ -288,7 +321,7 @@ sc_status sc_plan_parse(struct sc_plan *plan, const char *name, const char *text
                         size_t why_bytes) {
     struct sc_plan draft = *plan;
     struct reader reader = {
-        .line = {.name = name, .why = why, .why_bytes = why_bytes},
+        .line = {.name = name, .why = why, .why_bytes = why_bytes, .layers_max = LAB_LAYERS_MAX},
         .plan = &draft,
     };
 

@@ -22,6 +22,7 @@ struct sc_plan_line {
     char text[2 * SC_PLAN_STATEMENT_BYTES];    // the words, each ended by a 0
     const char *words[SC_PLAN_WORDS_MAX + 1u]; // NULL after the last one
     uint32_t at;                               // the next word to take
+    uint32_t layers_max; // an op may raise the plan's layers up to here; 0: they are given
 };
 
 // Writes the sentence and returns false.

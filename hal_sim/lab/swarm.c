@@ -85,7 +85,7 @@ static void draw_work(struct dice *d, struct sc_plan *plan) {
     w->streams = (uint32_t)roll(d, 1, 2);
     w->sync_every = (uint32_t)roll(d, 0, 4);
     // Slow enough to be cheap, fast enough that every run verifies hundreds of ops.
-    w->gap_ns = w->layers * roll(d, 60, 160) * MS;
+    w->gap_ns = w->layers * roll(d, 120, 320) * MS;
     w->compute_ns = chance(d, 128) ? roll(d, 1, 2000) * US : 0;
     w->graph = chance(d, 64);
     w->mixed = chance(d, 128);

@@ -19,8 +19,8 @@ static uint64_t capture_all_reduce(struct life *life) {
 
     assert_int_equal(d->capture_begin(d->ctx, life->stream, &capture), SC_OK);
     assert_int_equal(d->all_reduce(d->ctx, life->comm, life->buf, BYTES, life->stream), SC_OK);
-    assert_int_equal(
-        d->add_bf16(d->ctx, life->buf, life->scratch, BYTES, EPOCH, life->stream), SC_OK);
+    assert_int_equal(d->add_bf16(d->ctx, life->buf, life->scratch, BYTES, EPOCH, life->stream),
+                     SC_OK);
     assert_int_equal(d->capture_end(d->ctx, capture), SC_OK);
     return capture;
 }

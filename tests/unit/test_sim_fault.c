@@ -110,9 +110,9 @@ static void register_null_gives_no_handle_with_success(void **state) {
     start_joined(&f, 1, 2);
     assert_true(inject(&f, (struct sc_sim_fault){.kind = SC_SIM_register_null, .a = 0, .nth = 2}));
     for (int at = 0; at < 3; at++)
-        assert_int_equal(zero->device->buf_register(zero->device->ctx, zero->comm, zero->buf, BYTES,
-                                                    &out[at]),
-                         SC_OK);
+        assert_int_equal(
+            zero->device->buf_register(zero->device->ctx, zero->comm, zero->buf, BYTES, &out[at]),
+            SC_OK);
     assert_int_equal(out[0], 0);
     assert_int_equal(out[1], 0);
     assert_int_not_equal(out[2], 0);

@@ -212,8 +212,8 @@ static inline uint64_t pair_add(struct life *life, uint32_t peer) {
     assert_int_equal(d->send(d->ctx, life->comm, life->buf, BYTES, peer, life->stream), SC_OK);
     assert_int_equal(d->recv(d->ctx, life->comm, life->scratch, BYTES, peer, life->stream), SC_OK);
     assert_int_equal(d->group_end(d->ctx), SC_OK);
-    assert_int_equal(
-        d->add_bf16(d->ctx, life->buf, life->scratch, BYTES, EPOCH, life->stream), SC_OK);
+    assert_int_equal(d->add_bf16(d->ctx, life->buf, life->scratch, BYTES, EPOCH, life->stream),
+                     SC_OK);
     assert_int_equal(d->op_end(d->ctx, op), SC_OK);
     return op;
 }

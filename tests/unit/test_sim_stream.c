@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
-// Simulated device memory, streams, ops, the fence, captures and replays.
+// Simulated streams, ops, the fence, captures and replays.
 #include "tests/unit/test_sim_fixture.h"
 
 #define ONE 0x3F80 // BF16 1.0
@@ -30,91 +30,6 @@ static uint64_t empty_op(struct life *life, uint64_t stream) {
 static void start_one(struct fixture *f) {
     start(f, 1, 1);
     prepare(&f->lives[0]);
-}
-
-// ---- memory -----------------------------------------------------------------------------------
-
-static void memory_is_aligned_bounded_and_counted(void **state) {
-    struct fixture f;
-    struct life *life = &f.lives[0];
-    const struct sc_device *d;
-    struct sc_sim_held held;
-    uint64_t odd = 0, next = 0, none = 0;
-
-    (void)state;
-    start(&f, 1, 1);
-    d = life->device;
-    assert_int_equal(d->mem_alloc(d->ctx, 7, &odd), SC_OK);
-    assert_int_equal(d->mem_alloc(d->ctx, 32, &next), SC_OK);
-    assert_int_equal(odd % 16, 0);
-    assert_int_equal(next % 16, 0);
-    assert_non_null(sc_sim_memory(life->process, odd, 7));
-    assert_null(sc_sim_memory(life->process, odd, 8));
-    assert_null(sc_sim_memory(life->process, odd + 8, 0));
-    assert_null(sc_sim_memory(life->process, odd - 1, 1));
-    assert_null(sc_sim_memory(life->process, odd + 4, UINT64_MAX));
-    assert_int_equal(d->mem_alloc(d->ctx, 0, &none), SC_INVALID);
-    assert_int_equal(d->mem_alloc(d->ctx, UINT64_MAX, &none), SC_NO_MEMORY);
-    sc_sim_held(life->process, &held);
-    assert_int_equal(held.allocations, 2);
-    assert_int_equal(held.device_bytes, 39);
-    assert_int_equal(d->mem_free(d->ctx, odd), SC_OK);
-    assert_null(sc_sim_memory(life->process, odd, 1));
-    assert_non_null(sc_sim_memory(life->process, next, 32));
-    assert_int_equal(d->mem_free(d->ctx, next), SC_OK);
-    assert_int_equal(d->mem_free(d->ctx, next), SC_INVALID);
-    expect_violation(&f, "no live allocation");
-    sc_sim_held(life->process, &held);
-    assert_int_equal(held.allocations + held.device_bytes, 0);
-    finish(&f);
-}
-
-static void overwritten_red_zone_is_reported_at_free_and_at_death(void **state) {
-    struct fixture f;
-    struct life *life = &f.lives[0];
-
-    (void)state;
-    start_one(&f);
-    unsigned char *bytes = sc_sim_memory(life->process, life->buf, BYTES);
-    bytes[BYTES] = 0;
-    assert_int_equal(life->device->mem_free(life->device->ctx, life->buf), SC_OK);
-    expect_violation(&f, "bytes behind the allocation");
-    bytes = sc_sim_memory(life->process, life->scratch, BYTES);
-    bytes[-1] = 0;
-    sc_sim_kill(life->process);
-    expect_violation(&f, "bytes before the allocation");
-    finish(&f);
-}
-
-static void range_outside_an_allocation_is_refused(void **state) {
-    struct fixture f;
-    struct life *life = &f.lives[0];
-    const struct sc_device *d;
-
-    (void)state;
-    start_one(&f);
-    d = life->device;
-    assert_int_equal(d->add_bf16(d->ctx, life->buf + 2, life->scratch, BYTES, EPOCH, life->stream),
-                     SC_INVALID);
-    expect_violation(&f, "outside any live allocation");
-    assert_int_equal(d->add_bf16(d->ctx, life->buf, life->scratch, 3, EPOCH, life->stream),
-                     SC_INVALID);
-    expect_violation(&f, "half an element");
-    finish(&f);
-}
-
-static void work_on_freed_memory_is_reported_when_it_runs(void **state) {
-    struct fixture f;
-    struct life *life = &f.lives[0];
-
-    (void)state;
-    start_one(&f);
-    compute(life, MS);
-    add(life, EPOCH);
-    assert_int_equal(life->device->mem_free(life->device->ctx, life->scratch), SC_OK);
-    run_for(&f, 2 * MS);
-    expect_violation(&f, "after they were freed");
-    finish(&f);
 }
 
 // ---- streams and ops --------------------------------------------------------------------------
@@ -431,10 +346,6 @@ static void capturing_stream_refuses_what_cannot_be_captured(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_aligned_bounded_and_counted),
-        cmocka_unit_test(overwritten_red_zone_is_reported_at_free_and_at_death),
-        cmocka_unit_test(range_outside_an_allocation_is_refused),
-        cmocka_unit_test(work_on_freed_memory_is_reported_when_it_runs),
         cmocka_unit_test(kernels_of_a_stream_run_in_order_and_streams_side_by_side),
         cmocka_unit_test(op_is_enqueued_started_done),
         cmocka_unit_test(released_op_still_runs),

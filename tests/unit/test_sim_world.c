@@ -268,8 +268,9 @@ static uint64_t scripted_trace(uint64_t seed) {
 
     start_joined(&f, seed, 2);
     connect_pair(&f, &listener, &near, &far);
-    assert_true(inject(&f, (struct sc_sim_fault){.kind = SC_SIM_link_fragment, .a = 0, .b = 1,
-                                                 .duration_ns = SECOND}));
+    assert_true(
+        inject(&f, (struct sc_sim_fault){
+                       .kind = SC_SIM_link_fragment, .a = 0, .b = 1, .duration_ns = SECOND}));
     assert_true(inject(&f, (struct sc_sim_fault){.kind = SC_SIM_stranger_garbage}));
     struct life *one = &f.lives[1];
     assert_int_equal(one->link->send(one->link->ctx, near, bytes, sizeof bytes, &moved), SC_OK);
@@ -279,8 +280,7 @@ static uint64_t scripted_trace(uint64_t seed) {
     pair_add(one, 0);
     all_reduce(&f.lives[0]);
     sc_sim_at(f.sim, sc_sim_now_ns(f.sim) + MS, kill_it, one);
-    assert_int_equal(f.lives[0].device->comm_abort(f.lives[0].device->ctx, f.lives[0].comm),
-                     SC_OK);
+    assert_int_equal(f.lives[0].device->comm_abort(f.lives[0].device->ctx, f.lives[0].comm), SC_OK);
     uint64_t until_ns = sc_sim_now_ns(f.sim) + SECOND;
     while (sc_sim_step(f.sim, until_ns)) {
         trace = mix(trace, sc_sim_now_ns(f.sim));
