@@ -164,6 +164,9 @@ static void ping(struct cursor *c, struct sc_ping *p) {
     u64(c, &p->agreed);
     u64(c, &p->all_started);
     u64(c, &p->mark);
+    u32(c, &p->pair.from, SC_WORLD_MAX - 1, "rank out of range");
+    u32(c, &p->pair.to, SC_WORLD_MAX - 1, "rank out of range");
+    u64(c, &p->pair.count);
     rank_or_none(c, &p->laggard);
     u32(c, &p->state, SC_STATE_COUNT - 1, "state out of range");
     u32(c, &p->loading, 1, "loading is neither 0 nor 1");

@@ -22,9 +22,29 @@ static uint64_t all_started(struct sc_core *c) {
 }
 
 void sc_health_reset(struct sc_core *c) {
-    c->clock_seq = c->started_by_all_ns = c->started_here_ns = 0;
+    c->clock_number = c->started_by_all_ns = c->started_here_ns = 0;
     c->all_started = 0;
     c->laggard = 0;
+}
+
+static bool same_pair(const struct sc_pair *a, const struct sc_pair *b) {
+    return a->count == b->count && a->from == b->from && a->to == b->to;
+}
+
+// A send and its recv have no seq that all ranks share: the coordinator matches their two sides.
+static void match_pairs(struct sc_core *c) {
+    if (!is_coordinator(c))
+        return;
+    c->peers[0].pair = sc_ledger_pair(ledger_of(c), 0);
+    for (uint32_t r = 0; r < c->config.world; r++) {
+        struct sc_peer *p = &c->peers[r];
+        bool both = p->pair.count != 0 && p->pair.from == r && p->pair.to < c->config.world &&
+                    same_pair(&p->pair, &c->peers[p->pair.to].pair);
+        if (!both)
+            p->pair_since_ns = 0;
+        else if (p->pair_since_ns == 0)
+            p->pair_since_ns = c->now_ns;
+    }
 }
 
 // The clock is that of the oldest op in flight, by its number.
@@ -32,8 +52,9 @@ void sc_op_clock_update(struct sc_core *c) {
     const struct sc_ledger_entry *oldest = sc_ledger_oldest(ledger_of(c));
     uint64_t number = oldest != NULL ? oldest->number : 0;
     uint64_t started = all_started(c); // also when nothing is in flight here: members rely on it
-    if (number != c->clock_seq) {
-        c->clock_seq = number;
+    match_pairs(c);
+    if (number != c->clock_number) {
+        c->clock_number = number;
         c->started_by_all_ns = c->started_here_ns = 0;
     }
     if (oldest == NULL)
@@ -49,6 +70,12 @@ static uint64_t op_deadline(const struct sc_core *c, sc_status *code) {
     *code = c->started_by_all_ns != 0 ? SC_FABRIC : SC_PEER_BEHIND;
     if (c->state != SC_STATE_READY)
         return SC_CORE_NEVER_NS;
+    for (uint32_t r = 0; r < c->config.world; r++) {
+        if (c->peers[r].pair_since_ns != 0) {
+            *code = SC_FABRIC;
+            return c->peers[r].pair_since_ns + c->config.timing.op_ns;
+        }
+    }
     if (c->started_by_all_ns != 0)
         return c->started_by_all_ns + c->config.timing.op_ns;
     if (c->started_here_ns != 0 && c->config.timing.behind_ns != 0)
@@ -73,6 +100,7 @@ sc_status ping_is_heard(struct sc_core *c, const struct sc_event *in, struct sc_
     peer->started = ping->started;
     peer->completed = ping->completed;
     peer->digest = ping->digest;
+    peer->pair = ping->pair;
     if (!is_coordinator(c)) {
         c->all_started = ping->all_started;
         c->laggard = ping->laggard;

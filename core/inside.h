@@ -35,6 +35,8 @@ struct sc_peer {
     uint64_t agreed_seq; // equal to ours up to here
     uint64_t want;       // it waits for agreement up to here
     uint64_t mark;
+    struct sc_pair pair;    // the send or recv that its oldest op is (rank 0 knows its own, too)
+    uint64_t pair_since_ns; // both sides have been in it since then; 0: they are not
     uint8_t able;        // its HELLO stands: an epoch may be offered
     uint8_t joined;      // its communicator of the epoch being formed is warm
     uint8_t in_epoch;    // not yet known to have left the epoch that was aborted
@@ -104,7 +106,7 @@ struct sc_core {
 
     // Health.
     uint64_t next_ping_ns;
-    uint64_t clock_seq; // the op whose clock runs
+    uint64_t clock_number; // the op whose clock runs
     uint64_t started_by_all_ns; // 0: not yet
     uint64_t started_here_ns;
     uint64_t all_started;

@@ -67,7 +67,13 @@ struct sc_ledger_entry *sc_ledger_push(struct sc_ledger *l, uint64_t stream,
     struct sc_ledger_entry *entry = entry_at(l, number);
     uint32_t slot = stream == SC_STREAM_NONE ? NO_STREAM : stream_slot(l, stream);
     *entry = (struct sc_ledger_entry){.number = number, .stream = (uint16_t)slot};
+    entry->kind = list[0].kind;
+    entry->peer = list[0].root;
     for (uint32_t i = 0; i < count; i++) {
+        if (list[i].kind == SC_OP_SEND)
+            entry->pair_count = ++l->sends[list[i].root];
+        else if (list[i].kind == SC_OP_RECV)
+            entry->pair_count = ++l->recvs[list[i].root];
         if (!sc_op_is_collective(list[i].kind))
             continue;
         l->digest = sc_digest_next(l->digest, &list[i]);
@@ -150,6 +156,16 @@ bool sc_ledger_waits(const struct sc_ledger *l) {
 
 const struct sc_ledger_entry *sc_ledger_oldest(const struct sc_ledger *l) {
     return sc_ledger_empty(l) ? NULL : entry_at(l, l->oldest_number);
+}
+
+struct sc_pair sc_ledger_pair(const struct sc_ledger *l, uint32_t own_rank) {
+    const struct sc_ledger_entry *oldest = sc_ledger_oldest(l);
+    if (oldest == NULL || !oldest->started || oldest->seqs != 0)
+        return (struct sc_pair){0};
+    bool sends = oldest->kind == SC_OP_SEND;
+    return (struct sc_pair){.from = sends ? own_rank : oldest->peer,
+                            .to = sends ? oldest->peer : own_rank,
+                            .count = oldest->pair_count};
 }
 
 const struct sc_ledger_seq *sc_ledger_seq(const struct sc_ledger *l, uint64_t seq) {

@@ -26,6 +26,9 @@ struct sc_ledger_entry {
     uint64_t number;
     uint64_t first_seq;  // 0: takes no seq
     uint64_t next;       // number of the next entry on its stream; 0: none
+    uint64_t pair_count; // send, recv: counted for each peer and direction
+    uint32_t peer;
+    uint32_t kind; // of its (first) op
     uint32_t seqs;       // how many seqs it takes
     uint16_t stream;     // index into streams
     uint8_t started;
@@ -53,6 +56,8 @@ struct sc_ledger {
     uint64_t started_seq;
     uint64_t completed_seq;
     uint64_t digest; // D(submitted_seq)
+    uint64_t sends[SC_WORLD_MAX]; // to each peer
+    uint64_t recvs[SC_WORLD_MAX]; // from each peer
     struct sc_ledger_stream streams[SC_STREAMS_MAX];
     // followed by entries[capacity], then seqs[capacity]
 };
@@ -90,6 +95,9 @@ static inline uint64_t sc_ledger_last_seq(const struct sc_ledger_entry *entry) {
 bool sc_ledger_waits(const struct sc_ledger *ledger);
 // The entry that has been in flight longest, or NULL.
 const struct sc_ledger_entry *sc_ledger_oldest(const struct sc_ledger *ledger);
+
+// The pair that the oldest entry is one half of, if it has started; count 0 otherwise.
+struct sc_pair sc_ledger_pair(const struct sc_ledger *ledger, uint32_t own_rank);
 
 // What a seq was; NULL when it lies outside the last `capacity` ones.
 const struct sc_ledger_seq *sc_ledger_seq(const struct sc_ledger *ledger, uint64_t seq);

@@ -32,6 +32,14 @@ struct sc_op_desc {
     uint64_t bytes;
 };
 
+// A send with its recv: the count-th between this sender and this receiver in the epoch, from 1.
+// Ranks outside the pair know nothing of it, so that it has a number of its own. count 0: none.
+struct sc_pair {
+    uint32_t from;
+    uint32_t to;
+    uint64_t count;
+};
+
 // Where its payload lies. src == dst for the in-place kinds.
 struct sc_op_place {
     uint64_t src;

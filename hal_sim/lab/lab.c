@@ -221,7 +221,8 @@ static void fire(struct lab *lab, uint32_t index) {
     if (!harmless)
         oracle_fault(lab, disturbance(lab, entry));
     struct life *life = lab->seats[entry->fault.a].life;
-    if (entry->verb == SC_PLAN_fault && entry->fault.kind == SC_SIM_verb_fails && life != NULL)
+    bool breaks = entry->fault.kind == SC_SIM_verb_fails || entry->fault.kind == SC_SIM_context_lost;
+    if (entry->verb == SC_PLAN_fault && breaks && life != NULL)
         life->broken = true;
     if (act_entry(lab, entry)) {
         if (entry->verb == SC_PLAN_fault)

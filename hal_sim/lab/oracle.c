@@ -30,8 +30,9 @@ static void left_ready(struct life *life, const struct sc_action *notice) {
     struct lab *lab = seat->lab;
     seat->left_incarnation = life->incarnation;
     seat->left_epoch = notice->epoch;
-    seat->left_submitted = life->submitted + life->app.submitting;
-    seat->left_completed = app_completed_seq(life);
+    bool entered = life->app.epoch == notice->epoch; // or it was over before the application saw it
+    seat->left_submitted = entered ? life->submitted + life->app.submitting : 0;
+    seat->left_completed = entered ? app_completed_seq(life) : 0;
     if (lab->struck) {
         lab->struck = false;
         lab->recovering = true;
@@ -91,6 +92,8 @@ static void check_held(struct life *life) {
         life->has_base = true;
     }
     const struct sc_sim_held *base = &life->base;
+    if (life->broken)
+        return;
     if (held.allocations != base->allocations || held.streams != base->streams ||
         held.communicators != 1 || held.ops != 0 || held.captures != 0 ||
         held.listeners != base->listeners || held.device_bytes != base->device_bytes)

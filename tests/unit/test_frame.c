@@ -39,10 +39,14 @@ static size_t payload_size(enum sc_frame_kind kind) {
     case SC_FRAME_REFUSE:
     case SC_FRAME_ABORT:
     case SC_FRAME_BYE: return sizeof sent.u.cause;
-    case SC_FRAME_OFFER: return sizeof sent.u.offer;
+    case SC_FRAME_OFFER:
+        return offsetof(struct sc_offer, ranks) +
+               sent.u.offer.world * sizeof sent.u.offer.ranks[0];
     case SC_FRAME_PING: return offsetof(struct sc_ping, loading) + sizeof sent.u.ping.loading;
     case SC_FRAME_QUERY: return sizeof sent.u.first;
-    case SC_FRAME_DESCRIBE: return sizeof sent.u.describe;
+    case SC_FRAME_DESCRIBE:
+        return offsetof(struct sc_describe, op) +
+               sent.u.describe.count * sizeof sent.u.describe.op[0];
     default: return 0;
     }
 }

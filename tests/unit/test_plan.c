@@ -410,9 +410,10 @@ static void every_verb_has_a_name(void **state) {
 // Whatever bytes come, the reader returns, and what it says is one line with the name in front.
 static void any_bytes_are_answered(void **state) {
     static const char *const pieces[] = {
-        "at ",   "after ", "rank ", "1 ",   "0 ",    ": ",  "op ",    "of ",    "mark ", "300ms ",
-        "kill ", "heal",   "for ",  "\n",   "#",     "to ", "expect", "ranks ", "2 ",    "seed ",
-        "verb_fails ",     "send ", "nth ", "with ", "ever", "\xff",  "\t",     "_",     "-",
+        "at ",    "after ", "rank ", "1 ",    "0 ",          ": ",    "op ",  "of ",
+        "mark ",  "300ms ", "kill ", "heal",  "for ",        "\n",    "#",    "to ",
+        "expect", "ranks ", "2 ",    "seed ", "verb_fails ", "send ", "nth ", "with ",
+        "ever",   "\xff",   "\t",    "_",     "-",
     };
     uint64_t random = 1;
 

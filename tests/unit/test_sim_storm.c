@@ -5,16 +5,18 @@
 // breaches is part of the trace.
 #include "tests/unit/test_sim_fixture.h"
 
-#define HANDLES 16u
-#define STEPS 600
+#define HANDLES 3u
+#define STEPS 1000
 #define SEEDS 150
+
+enum kind { LISTENER, LINK, OP, CAPTURE, REGISTRATION, KINDS };
 
 struct storm {
     struct fixture f;
     struct sc_sim_process *corpses[STEPS];
     unsigned corpse_count;
     struct sc_comm_id ids[2];
-    uint64_t handles[HANDLES]; // of every kind, of any rank, dead or alive
+    uint64_t handles[3][KINDS][HANDLES]; // by the rank that got them, dead or alive
     uint64_t trace;
 };
 
@@ -26,15 +28,27 @@ static uint64_t draw(struct storm *s, uint64_t bound) {
     return sc_sim_random(s->f.sim) % bound;
 }
 
-static uint64_t any_handle(struct storm *s) {
-    return s->handles[draw(s, HANDLES)];
+static unsigned rank_of(const struct storm *s, const struct life *life) {
+    return (unsigned)(life - s->f.lives);
+}
+
+// Mostly one of that kind and rank, at times any other.
+static uint64_t handle_of(struct storm *s, const struct life *life, enum kind kind) {
+    uint64_t index = draw(s, HANDLES);
+
+    if (draw(s, 16) == 0) {
+        uint64_t rank = draw(s, 3);
+        return s->handles[rank][draw(s, KINDS)][index];
+    }
+    return s->handles[rank_of(s, life)][kind][index];
 }
 
 // Keeps what a call handed out, in place of anything.
-static void keep(struct storm *s, sc_status status, uint64_t handle) {
+static void keep(struct storm *s, const struct life *life, enum kind kind, sc_status status,
+                 const uint64_t *handle) {
     mix(s, (uint64_t)status);
     if (status == SC_OK)
-        s->handles[draw(s, HANDLES)] = handle;
+        s->handles[rank_of(s, life)][kind][draw(s, HANDLES)] = *handle;
 }
 
 static void life_and_death(struct storm *s, struct life *life) {
@@ -47,7 +61,7 @@ static void life_and_death(struct storm *s, struct life *life) {
     case 5: sc_sim_heal(s->f.sim); break;
     case 6: sc_sim_timer(life->process, sc_sim_now_ns(s->f.sim) + draw(s, SECOND)); break;
     default: {
-        uint32_t rank = (uint32_t)(life - s->f.lives);
+        uint32_t rank = rank_of(s, life);
         sc_sim_kill(life->process);
         s->corpses[s->corpse_count++] = life->process;
         spawn(&s->f, life, rank);
@@ -70,33 +84,35 @@ static void any_fault(struct storm *s) {
         fault.verb == SC_VERB_fence_set)
         return; // prepare wants these
     fault.nth = (uint32_t)draw(s, 3);
-    fault.duration_ns = draw(s, 2) * draw(s, SECOND);
+    if (draw(s, 2) == 0)
+        fault.duration_ns = draw(s, SECOND);
     fault.status = SC_DEVICE_ERROR;
     mix(s, inject(&s->f, fault));
 }
 
 static void talk(struct storm *s, struct life *life) {
     const struct sc_link *l = life->link;
-    uint64_t handle = any_handle(s), out = 0;
+    uint64_t link = handle_of(s, life, LINK), listener = handle_of(s, life, LISTENER), out = 0;
     char bytes[3000] = {0};
     size_t moved = 0;
 
-    switch (draw(s, 8)) {
-    case 0: keep(s, l->listen(l->ctx, "any", PORT, &out), out); break;
-    case 1:
-    case 2: keep(s, l->dial(l->ctx, "any", PORT, 0, &out), out); break;
-    case 3: keep(s, l->accept(l->ctx, handle, &out), out); break;
-    case 4: mix(s, (uint64_t)l->send(l->ctx, handle, bytes, 1 + draw(s, 3000), &moved)); break;
-    case 5: mix(s, (uint64_t)l->recv(l->ctx, handle, bytes, 1 + draw(s, 3000), &moved)); break;
-    case 6: mix(s, (uint64_t)l->connected(l->ctx, handle)); break;
-    default: l->close(l->ctx, handle); break;
+    switch (draw(s, 12)) {
+    case 0: keep(s, life, LISTENER, l->listen(l->ctx, "any", PORT, &out), &out); break;
+    case 1: keep(s, life, LINK, l->dial(l->ctx, "any", PORT, 0, &out), &out); break;
+    case 2: keep(s, life, LINK, l->accept(l->ctx, listener, &out), &out); break;
+    case 3: l->close(l->ctx, draw(s, 4) == 0 ? listener : link); break;
+    case 4: mix(s, (uint64_t)l->connected(l->ctx, link)); break;
+    case 5:
+    case 6:
+    case 7: mix(s, (uint64_t)l->recv(l->ctx, link, bytes, 1 + draw(s, 3000), &moved)); break;
+    default: mix(s, (uint64_t)l->send(l->ctx, link, bytes, 1 + draw(s, 3000), &moved)); break;
     }
     mix(s, moved);
 }
 
 static void collective(struct storm *s, struct life *life) {
     const struct sc_device *d = life->device;
-    uint64_t comm = draw(s, 8) == 0 ? any_handle(s) : life->comm;
+    uint64_t comm = draw(s, 16) == 0 ? handle_of(s, life, OP) : life->comm;
     uint64_t bytes = draw(s, 3) == 0 ? 16 : 32;
     uint32_t peer = (uint32_t)draw(s, 3);
 
@@ -120,22 +136,24 @@ static void collective(struct storm *s, struct life *life) {
 
 static void work(struct storm *s, struct life *life) {
     const struct sc_device *d = life->device;
-    uint64_t handle = any_handle(s), out = 0;
+    uint64_t op = handle_of(s, life, OP), capture = handle_of(s, life, CAPTURE), out = 0;
     enum sc_op_state op_state_now = SC_OP_ENQUEUED;
 
     switch (draw(s, 14)) {
-    case 0: keep(s, d->op_begin(d->ctx, life->stream, &out), out); break;
-    case 1: mix(s, (uint64_t)d->op_end(d->ctx, handle)); break;
-    case 2: mix(s, (uint64_t)d->op_poll(d->ctx, handle, &op_state_now)); break;
-    case 3: mix(s, (uint64_t)d->op_release(d->ctx, handle)); break;
-    case 4: mix(s, (uint64_t)d->stream_wait(d->ctx, life->stream, handle)); break;
-    case 5: keep(s, d->capture_begin(d->ctx, life->stream, &out), out); break;
+    case 0: keep(s, life, OP, d->op_begin(d->ctx, life->stream, &out), &out); break;
+    case 1: mix(s, (uint64_t)d->op_end(d->ctx, op)); break;
+    case 2: mix(s, (uint64_t)d->op_poll(d->ctx, op, &op_state_now)); break;
+    case 3: mix(s, (uint64_t)d->op_release(d->ctx, op)); break;
+    case 4: mix(s, (uint64_t)d->stream_wait(d->ctx, life->stream, op)); break;
+    case 5: keep(s, life, CAPTURE, d->capture_begin(d->ctx, life->stream, &out), &out); break;
     case 6:
-    case 7: mix(s, (uint64_t)d->capture_end(d->ctx, handle)); break;
-    case 8: mix(s, (uint64_t)d->capture_release(d->ctx, handle)); break;
-    case 9: keep(s, d->replay_begin(d->ctx, handle, life->stream, EPOCH, &out), out); break;
-    case 10: mix(s, (uint64_t)sc_sim_graph_launch(life->process, handle, life->stream)); break;
-    case 11: mix(s, (uint64_t)d->replay_end(d->ctx, handle)); break;
+    case 7: mix(s, (uint64_t)d->capture_end(d->ctx, capture)); break;
+    case 8: mix(s, (uint64_t)d->capture_release(d->ctx, capture)); break;
+    case 9:
+        keep(s, life, OP, d->replay_begin(d->ctx, capture, life->stream, EPOCH, &out), &out);
+        break;
+    case 10: mix(s, (uint64_t)sc_sim_graph_launch(life->process, capture, life->stream)); break;
+    case 11: mix(s, (uint64_t)d->replay_end(d->ctx, op)); break;
     case 12:
         mix(s, (uint64_t)sc_sim_compute(life->process, life->stream, draw(s, MS), NULL, NULL));
         break;
@@ -148,8 +166,8 @@ static void work(struct storm *s, struct life *life) {
 
 static void communicate(struct storm *s, struct life *life) {
     const struct sc_device *d = life->device;
-    uint32_t rank = (uint32_t)(life - s->f.lives);
-    uint64_t old = life->comm, out = 0;
+    uint32_t rank = rank_of(s, life);
+    uint64_t out = 0;
     struct sc_comm_report report = {SC_COMM_FORMING, SC_OK, 0};
     uint32_t held = 0;
 
@@ -157,12 +175,14 @@ static void communicate(struct storm *s, struct life *life) {
     case 0: mix(s, (uint64_t)d->comm_id(d->ctx, &s->ids[draw(s, 2)])); break;
     case 1:
     case 2:
-    case 3: keep(s, create_comm(life, s->ids[draw(s, 2)], rank, 2), old); break;
+    case 3: mix(s, (uint64_t)create_comm(life, s->ids[draw(s, 2)], rank, 2)); break;
     case 4:
     case 5: mix(s, (uint64_t)d->comm_poll(d->ctx, life->comm, &report)); break;
     case 6: mix(s, (uint64_t)d->comm_abort(d->ctx, life->comm)); break;
     case 7: mix(s, (uint64_t)d->comm_abandon(d->ctx, life->comm)); break;
-    case 8: keep(s, d->buf_register(d->ctx, life->comm, life->buf, 32, &out), out); break;
+    case 8:
+        keep(s, life, REGISTRATION, d->buf_register(d->ctx, life->comm, life->buf, 32, &out), &out);
+        break;
     default: mix(s, (uint64_t)d->captures_held(d->ctx, life->comm, &held)); break;
     }
     mix(s, (uint64_t)report.state + held);
@@ -175,15 +195,17 @@ static void recreate(struct storm *s, struct life *life) {
     switch (draw(s, 4)) {
     case 0:
         mix(s, (uint64_t)d->stream_destroy(d->ctx, life->stream));
-        keep(s, d->stream_create(d->ctx, &out), life->stream);
+        mix(s, (uint64_t)d->stream_create(d->ctx, &out));
         life->stream = out;
         break;
     case 1:
         mix(s, (uint64_t)d->mem_free(d->ctx, life->buf));
-        keep(s, d->mem_alloc(d->ctx, BYTES, &out), life->buf);
+        mix(s, (uint64_t)d->mem_alloc(d->ctx, BYTES, &out));
         life->buf = out;
         break;
-    case 2: mix(s, (uint64_t)d->buf_deregister(d->ctx, life->comm, any_handle(s))); break;
+    case 2:
+        mix(s, (uint64_t)d->buf_deregister(d->ctx, life->comm, handle_of(s, life, REGISTRATION)));
+        break;
     default: mix(s, (uint64_t)d->fence_set(d->ctx, draw(s, 2) * EPOCH)); break;
     }
 }
@@ -215,7 +237,7 @@ static uint64_t storm(uint64_t seed) {
         else if (what == 28)
             recreate(s, life);
         else
-            run_for(&s->f, draw(s, 100) * (draw(s, 4) == 0 ? 10 * MS : 10 * US));
+            run_for(&s->f, draw(s, what == 29 ? SECOND : MS));
         mix(s, s->f.violations);
         mix(s, life->wakes);
     }
