@@ -4,10 +4,10 @@
 #include "cli/demo.h"
 #include "cli/options.h"
 #include "cli/plan.h"
+#include "cli/report.h"
 #include "cli/sim.h"
 
 #include <argp.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,13 +41,6 @@ static int print_help(void) {
     return EXIT_SUCCESS;
 }
 
-static int finish(int result) {
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return result;
-    fprintf(stderr, "spark-comm: stdout cannot be written: %s\n", strerror(errno));
-    return EXIT_FAILURE;
-}
-
 static int refuse(const char *what, const char *word) {
     char shown[64];
 
@@ -66,10 +59,10 @@ int main(int argc, char **argv) {
         }
     }
     if (strcmp(argv[1], "--help") == 0)
-        return finish(print_help());
+        return sc_report_end(print_help());
     if (strcmp(argv[1], "--version") == 0) {
         puts(VERSION);
-        return finish(EXIT_SUCCESS);
+        return sc_report_end(EXIT_SUCCESS);
     }
     return refuse(argv[1][0] == '-' ? "unknown option " : "unknown command ", argv[1]);
 }

@@ -100,6 +100,8 @@ void sc_core_compose(const struct sc_core *c, const struct sc_action *send,
         break;
     case SC_FRAME_ABORT:
         frame->u.cause = c->cause;
+        if (send->status != SC_OK) // news since the epoch was left
+            frame->u.cause = (struct sc_cause){.code = send->status, .suspect = send->rank};
         break;
     case SC_FRAME_BYE:
         frame->u.cause = c->terminal;

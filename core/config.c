@@ -52,7 +52,8 @@ sc_status sc_core_config_check(const struct sc_core_config *config, const char *
         {"timing.op_ns", t->op_ns, MS, LONGEST},
         {"timing.behind_ns", t->behind_ns, 0, LONGEST},
         {"timing.init_ns", t->init_ns, MS, LONGEST},
-        {"timing.abort_ns", t->abort_ns, MS, LONGEST},
+        // A frozen peer must be known as such before those whose abort it holds up are judged.
+        {"timing.abort_ns", t->abort_ns, t->silence_ns + 2 * t->heartbeat_ns, LONGEST},
         {"handshake_ns", config->handshake_ns, MS, LONGEST},
         {"greeting_ns", config->greeting_ns, MS, LONGEST},
         {"backoff_min_ns", config->backoff_min_ns, 1, LONGEST},

@@ -17,7 +17,8 @@ struct sc_timing {
     uint64_t op_ns;        // limit for an op, from the moment every rank has started it
     uint64_t behind_ns;    // limit for a live peer that has not started it; 0: none
     uint64_t init_ns;      // OFFER to GO
-    uint64_t abort_ns;     // limit for an abort, once nothing waits behind the application's work
+    uint64_t abort_ns;     // limit for an abort, once nothing waits behind the application's work;
+                           // at least silence_ns and 2 heartbeats
 };
 
 struct sc_core_config {

@@ -286,7 +286,14 @@ void sc_peer_gone(struct sc_core *c, uint32_t rank, sc_status code, struct sc_ac
     peer->link = 0;
     peer->able = peer->joined = 0;
     sc_left_is_known(c, rank);
-    c->peer_lost |= c->state == SC_STATE_ABORTING;
+    if (c->state == SC_STATE_ABORTING) { // others may wonder what holds their abort up
+        c->peer_lost = 1;
+        if (is_coordinator(c) && sc_linked_mask(c) != 0)
+            sc_actions_push(out, (struct sc_action){.type = SC_ACTION_SEND,
+                                                    .kind = SC_FRAME_ABORT, .epoch = c->epoch,
+                                                    .mask = sc_linked_mask(c),
+                                                    .status = code, .rank = rank});
+    }
     if (!is_coordinator(c))
         call_fails(c);
     if (!in_epoch(c))

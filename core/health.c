@@ -66,21 +66,32 @@ void sc_op_clock_update(struct sc_core *c) {
         c->started_by_all_ns = c->now_ns;
 }
 
-static uint64_t op_deadline(const struct sc_core *c, sc_status *code) {
-    *code = c->started_by_all_ns != 0 ? SC_FABRIC : SC_PEER_BEHIND;
+// A clock that runs: what it would prove, since when, and its limit.
+struct op_clock {
+    sc_status code;
+    uint64_t since_ns; // 0: none runs
+    uint64_t limit_ns;
+};
+
+static struct op_clock running_clock(const struct sc_core *c) {
+    const struct sc_timing *t = &c->config.timing;
+    struct op_clock clock = {.code = SC_FABRIC, .limit_ns = t->op_ns};
     if (c->state != SC_STATE_READY)
-        return SC_CORE_NEVER_NS;
+        return clock;
+    clock.since_ns = c->started_by_all_ns;
     for (uint32_t r = 0; r < c->config.world; r++) {
-        if (c->peers[r].pair_since_ns != 0) {
-            *code = SC_FABRIC;
-            return c->peers[r].pair_since_ns + c->config.timing.op_ns;
-        }
+        uint64_t since = c->peers[r].pair_since_ns;
+        if (since != 0 && (clock.since_ns == 0 || since < clock.since_ns))
+            clock.since_ns = since;
     }
-    if (c->started_by_all_ns != 0)
-        return c->started_by_all_ns + c->config.timing.op_ns;
-    if (c->started_here_ns != 0 && c->config.timing.behind_ns != 0)
-        return c->started_here_ns + c->config.timing.behind_ns;
-    return SC_CORE_NEVER_NS;
+    if (clock.since_ns == 0 && t->behind_ns != 0)
+        clock = (struct op_clock){SC_PEER_BEHIND, c->started_here_ns, t->behind_ns};
+    return clock;
+}
+
+static uint64_t op_deadline(const struct sc_core *c) {
+    struct op_clock clock = running_clock(c);
+    return clock.since_ns != 0 ? clock.since_ns + clock.limit_ns : SC_CORE_NEVER_NS;
 }
 
 sc_status ping_is_heard(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
@@ -115,21 +126,25 @@ static void drop_silent_peers(struct sc_core *c, struct sc_actions *out) {
         struct sc_peer *p = &c->peers[r];
         if (p->link == 0 || c->now_ns - p->heard_ns < c->config.timing.silence_ns)
             continue;
+        bool evidence = in_epoch(c);
         act_drop(out, p->link);
         sc_peer_gone(c, r, SC_PEER_SILENT, out);
+        if (evidence)
+            c->phases.detect_ns = c->now_ns - p->heard_ns;
     }
 }
 
 static void judge_op_clock(struct sc_core *c, struct sc_actions *out) {
-    sc_status code;
-    if (c->now_ns < op_deadline(c, &code))
+    if (c->now_ns < op_deadline(c))
         return;
+    struct op_clock clock = running_clock(c);
     const struct sc_cause cause = {
-        .code = code,
-        .suspect = code == SC_PEER_BEHIND ? c->laggard : SC_RANK_NONE,
+        .code = clock.code,
+        .suspect = clock.code == SC_PEER_BEHIND ? c->laggard : SC_RANK_NONE,
         .seq = ledger_of(c)->completed_seq + 1,
     };
     sc_leave_epoch(c, &cause, out);
+    c->phases.detect_ns = c->now_ns - clock.since_ns;
 }
 
 static uint64_t missing_ranks(const struct sc_core *c) {
@@ -157,8 +172,7 @@ void sc_health_tick(struct sc_core *c, struct sc_actions *out) {
 }
 
 uint64_t sc_health_deadline(const struct sc_core *c) {
-    sc_status code;
-    uint64_t at = op_deadline(c, &code);
+    uint64_t at = op_deadline(c);
     at = c->missing_at_ns < at ? c->missing_at_ns : at;
     for (uint32_t r = 0; r < c->config.world; r++) {
         if (c->peers[r].link == 0)

@@ -179,7 +179,8 @@ void sc_try_offer(struct sc_core *c, struct sc_actions *out);
 
 // leaving.c
 sc_handler abort_is_heeded, stray_abort_is_noted, comm_gone_cleans, captures_change, op_drains,
-    reconnect_leaves, close_leaves, comm_error_leaves;
+    reconnect_leaves, close_leaves,
+    comm_failed_while_leaving;
 void sc_leave_epoch(struct sc_core *c, const struct sc_cause *cause, struct sc_actions *out);
 void sc_fail(struct sc_core *c, const struct sc_cause *cause, struct sc_actions *out);
 void sc_left_is_known(struct sc_core *c, uint32_t rank);

@@ -7,14 +7,8 @@
 // waits behind the application's own work, and starts anew at each sign of progress.
 #include "core/inside.h"
 
-static uint64_t detection_ns(const struct sc_core *c, const struct sc_cause *cause) {
-    if (cause->code == SC_PEER_SILENT && cause->suspect < c->config.world)
-        return c->now_ns - c->peers[cause->suspect].heard_ns;
-    if (cause->code == SC_FABRIC)
-        return c->now_ns - c->started_by_all_ns;
-    if (cause->code == SC_PEER_BEHIND)
-        return c->now_ns - c->started_here_ns;
-    return 0;
+static bool is_loss(uint32_t code) {
+    return code == SC_PEER_DEAD || code == SC_PEER_SILENT || code == SC_LINK_LOST;
 }
 
 static uint64_t clock_start(const struct sc_core *c) {
@@ -39,9 +33,8 @@ void sc_leave_epoch(struct sc_core *c, const struct sc_cause *cause, struct sc_a
     struct sc_ledger *ledger = ledger_of(c);
     bool was_ready = c->state == SC_STATE_READY;
     c->cause = *cause;
-    c->peer_lost = cause->code == SC_PEER_DEAD || cause->code == SC_PEER_SILENT ||
-                   cause->code == SC_LINK_LOST;
-    c->phases = (struct sc_phases){.detect_ns = detection_ns(c, cause)};
+    c->peer_lost = is_loss(cause->code);
+    c->phases = (struct sc_phases){0}; // who had to wait for its evidence says so itself
     c->left_ns = c->away_since_ns = c->now_ns;
     c->missing_at_ns = c->config.join_ns ? c->now_ns + c->config.join_ns : SC_CORE_NEVER_NS;
     if (was_ready) {
@@ -188,10 +181,8 @@ sc_status captures_change(struct sc_core *c, const struct sc_event *in, struct s
 
 sc_status abort_is_heeded(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     uint32_t rank = (uint32_t)(sc_peer_by_link(c, in->u.frame.link) - c->peers);
-    if (in->u.frame.frame->epoch == c->epoch) {
+    if (in->u.frame.frame->epoch == c->epoch)
         sc_leave_epoch(c, &in->u.frame.frame->u.cause, out);
-        c->phases.detect_ns = 0; // told at once, by whoever detected it
-    }
     sc_left_is_known(c, rank);
     return SC_OK;
 }
@@ -199,12 +190,20 @@ sc_status abort_is_heeded(struct sc_core *c, const struct sc_event *in, struct s
 sc_status stray_abort_is_noted(struct sc_core *c, const struct sc_event *in,
                                struct sc_actions *out) {
     (void)out;
+    const struct sc_cause *cause = &in->u.frame.frame->u.cause;
+    if (in->u.frame.frame->epoch == c->epoch && is_loss(cause->code))
+        c->peer_lost = 1;
     sc_left_is_known(c, (uint32_t)(sc_peer_by_link(c, in->u.frame.link) - c->peers));
     return SC_OK;
 }
 
-sc_status comm_error_leaves(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
-    return comm_failed_aborts(c, in, out);
+// While leaving, only a lost context matters: it will neither abort nor drain.
+sc_status comm_failed_while_leaving(struct sc_core *c, const struct sc_event *in,
+                                    struct sc_actions *out) {
+    const struct sc_cause cause = {.code = in->u.comm_failed.status, .suspect = c->config.rank};
+    if (sc_status_is_terminal(in->u.comm_failed.status))
+        sc_fail(c, &cause, out);
+    return SC_OK;
 }
 
 sc_status reconnect_leaves(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {

@@ -105,9 +105,10 @@ void pump_comm_run(struct sc_pump *p) {
         event.u.comm_ready.formed_ns = report.formed_ns;
         break;
     case SC_COMM_ERROR:
-        if (p->comm_failed)
+        if (p->comm_failed && (p->context_told || report.error != SC_CONTEXT_LOST))
             return;
         p->comm_failed = true;
+        p->context_told = report.error == SC_CONTEXT_LOST;
         event.type = SC_EVENT_COMM_FAILED;
         event.u.comm_failed.status = report.error;
         break;

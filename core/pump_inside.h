@@ -66,6 +66,7 @@ struct sc_pump {
     bool comm_told;  // COMM_READY was fed
     bool comm_failed; // COMM_FAILED was fed
     bool comm_aborted;
+    bool context_told; // that failure was a lost context, which ends more than an epoch
     bool comm_lives;     // not known to have ended: its memory must stay
     bool comm_abandoned; // one never will be known to have ended
     struct sc_comm_id id;

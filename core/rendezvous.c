@@ -69,6 +69,8 @@ sc_status id_makes_offer(struct sc_core *c, const struct sc_event *in, struct sc
         return SC_OK; // an id that no epoch will use
     if (in->u.comm_id.status != SC_OK) {
         c->cause = (struct sc_cause){.code = in->u.comm_id.status, .suspect = 0};
+        if (sc_status_is_terminal(in->u.comm_id.status))
+            sc_fail(c, &c->cause, out);
         c->retry_at_ns = c->now_ns + sc_core_backoff(c, ++c->failures);
         return in->u.comm_id.status;
     }

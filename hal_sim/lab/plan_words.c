@@ -158,9 +158,15 @@ static bool read_duration(const char *text, uint64_t *out_ns) {
 void sc_plan_duration_text(uint64_t ns, char out[static SC_PLAN_DURATION_BYTES]) {
     size_t unit = 0;
 
-    while (ns % units[unit].ns != 0)
+    while (unit + 1 < UNITS && ns != 0 && ns < units[unit].ns)
         unit++;
-    snprintf(out, SC_PLAN_DURATION_BYTES, "%" PRIu64 "%s", ns / units[unit].ns, units[unit].name);
+    uint64_t unit_ns = units[unit].ns;
+    int used = snprintf(out, SC_PLAN_DURATION_BYTES, "%" PRIu64 ".%09" PRIu64, ns / unit_ns,
+                        ns % unit_ns * (1000000000 / unit_ns));
+    while (out[used - 1] == '0')
+        used--;
+    used -= out[used - 1] == '.';
+    snprintf(out + used, SC_PLAN_DURATION_BYTES - (size_t)used, "%s", units[unit].name);
 }
 
 bool sc_plan_take_number(struct sc_plan_line *line, const char *what, uint64_t min, uint64_t max,

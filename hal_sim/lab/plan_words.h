@@ -55,7 +55,7 @@ void sc_plan_guess(struct sc_plan_guess *guess, const struct sc_plan_line *line,
 bool sc_plan_refuse_unknown(struct sc_plan_line *line, const char *what,
                             const struct sc_plan_guess *guess);
 
-// As a plan writes it, in the largest unit that divides it: "300ms".
+// As a plan writes it, to the nanosecond, in the largest unit that it reaches: "300ms", "1.5s".
 void sc_plan_duration_text(uint64_t ns, char out[static SC_PLAN_DURATION_BYTES]);
 
 // Reads "TRIGGER: ACTION" against the plan so far: its ranks, layers and earlier entries.

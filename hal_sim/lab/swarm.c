@@ -58,12 +58,13 @@ static uint32_t draw_ranks(struct dice *d) {
 
 static void draw_clocks(struct dice *d, struct sc_plan *plan) {
     struct sc_core_config *c = &plan->core;
-    c->timing.heartbeat_ns = roll(d, 2, 6) * 100 * MS;
-    c->timing.silence_ns = c->timing.heartbeat_ns * roll(d, 3, 5);
+    c->timing.heartbeat_ns = roll(d, 2, 5) * 100 * MS;
+    c->timing.silence_ns = c->timing.heartbeat_ns * roll(d, 3, 4);
     c->timing.op_ns = roll(d, 5, 30) * 100 * MS;
     c->timing.behind_ns = chance(d, 64) ? roll(d, 10, 40) * 100 * MS : 0;
     c->timing.init_ns = roll(d, 15, 30) * 100 * MS;
-    c->timing.abort_ns = roll(d, 8, 20) * 100 * MS;
+    c->timing.abort_ns =
+        c->timing.silence_ns + 2 * c->timing.heartbeat_ns + roll(d, 2, 10) * 100 * MS;
     c->handshake_ns = roll(d, 3, 10) * 100 * MS;
     c->greeting_ns = roll(d, 5, 20) * 100 * MS;
     c->backoff_min_ns = roll(d, 10, 50) * MS;

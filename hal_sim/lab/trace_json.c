@@ -93,7 +93,9 @@ void sc_trace_json_add(struct sc_trace_json *json, const struct sc_trace_entry *
     if (entry->rank < json->ranks) {
         if (entry->kind == SC_TRACE_NOTICE && entry->notice->kind == SC_NOTICE_STATE)
             enter(json, entry->rank, entry->now_ns, (uint32_t)entry->notice->b);
-        if (entry->kind == SC_TRACE_SPAWN && (entry->text == NULL || entry->text[0] == '\0'))
+        // A process that opens may have moved on before its birth is told.
+        if (entry->kind == SC_TRACE_SPAWN && json->state[entry->rank] == NO_STATE &&
+            (entry->text == NULL || entry->text[0] == '\0'))
             enter(json, entry->rank, entry->now_ns, SC_STATE_IDLE);
         if (entry->kind == SC_TRACE_END)
             enter(json, entry->rank, entry->now_ns, NO_STATE);

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#define OPS 4000u
+#define OPS 1200u
 #define RUN_MAX 5u
 #define STREAMS 20u // more than there are slots
 
@@ -24,7 +24,7 @@ struct op {
 static struct op ops[OPS + 1]; // by number
 static struct sc_op_desc seqs[OPS * RUN_MAX + 1];
 static uint64_t digests[OPS * RUN_MAX + 1];
-static uint64_t ops_count, seqs_count;
+static uint64_t ops_count, seqs_count, left_count;
 static struct sc_ledger *ledger;
 
 static uint64_t random_state;
@@ -38,10 +38,9 @@ static uint32_t random_below(uint32_t limit) { // xorshift64*
 
 // The first op that is not done: every earlier one has left.
 static uint64_t oldest(void) {
-    uint64_t number = 1;
-    while (number <= ops_count && ops[number].done)
-        number++;
-    return number;
+    while (left_count < ops_count && ops[left_count + 1].done)
+        left_count++;
+    return left_count + 1;
 }
 
 static sc_status room(uint64_t stream, uint32_t count) {
@@ -145,39 +144,39 @@ static void compare(void) {
     assert_int_equal(known->digest, digests[seq]);
 }
 
-static void agrees_with_the_model(uint64_t seed, uint32_t capacity, uint32_t fill) {
+// Fills and drains by turns: `fill` of ten steps push.
+static void agrees_with_the_model(uint64_t seed, uint32_t capacity, uint32_t steps) {
     random_state = seed;
-    ops_count = seqs_count = 0;
     ledger = calloc(1, sc_ledger_bytes(capacity));
     assert_non_null(ledger);
     sc_ledger_init(ledger, capacity);
-    while (ops_count < OPS / 4) {
-        if (random_below(10) < fill)
-            push_something();
-        else
-            advance_something();
-        compare();
-        if (ops_count % 500 == 499) {
-            ops_count = seqs_count = 0;
-            sc_ledger_reset(ledger);
-            fill = fill % 8 + 1;
-            if (random_below(3) == 0)
-                break;
+    uint64_t pushed = 0;
+    for (uint32_t fill = 8; fill >= 2; fill -= 3) {
+        ops_count = seqs_count = left_count = 0;
+        for (uint32_t i = 0; i < steps && ops_count < OPS; i++) {
+            if (random_below(10) < fill)
+                push_something();
+            else
+                advance_something();
+            compare();
         }
+        pushed += ops_count;
+        sc_ledger_reset(ledger);
     }
     free(ledger);
+    assert_true(pushed > 4 * capacity); // the ring went round
 }
 
 static void a_small_ledger_agrees_with_the_model(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 8; seed++)
-        agrees_with_the_model(seed, 4 + (uint32_t)seed, 6);
+        agrees_with_the_model(seed, 4 + (uint32_t)seed, 600);
 }
 
 static void a_ledger_with_more_streams_than_slots_agrees_with_the_model(void **state) {
     (void)state;
     for (uint64_t seed = 101; seed <= 103; seed++)
-        agrees_with_the_model(seed, 60, 7);
+        agrees_with_the_model(seed, 60, 1200);
 }
 
 int main(void) {

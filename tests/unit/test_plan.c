@@ -295,14 +295,14 @@ static void a_sentence_is_cut_to_its_room(void **state) {
 // Every line stands as sc_plan_entry_text writes it.
 static const char *const entry_lines[] = {
     "at 300ms: heal",
-    "at 1500us: rank 1 kill",
+    "at 1.5ms: rank 1 kill",
     "at op 17 of mark 5: rank 1 restart",
     "at rank 1 op 2 of mark 1: rank 0 replace",
     "at mark 5: rank 0 reconnect",
     "at rank 0 mark 5: heal",
     "after 0s: rank 1 close final",
     "after 7ns: rank 1 close returning 2s",
-    "at 0s: rank 1 pause 4s",
+    "at 8.076265175s: rank 1 pause 4s",
     "at 1s: rank 0 slow kernel 20ms",
     "at 1s: link_reset 0 1",
     "at 1s: link_blackhole 1 0 for 3s",
