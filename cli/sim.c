@@ -21,7 +21,7 @@
 #define RANKS_MAX 8u
 #define RUNS_MAX 1000000u
 #define SECONDS_MAX 86400u
-#define SWARM_SECONDS 30u
+#define SWARM_SECONDS 60u // also the least: the last quarter is for recovering from all of it
 #define SECOND UINT64_C(1000000000)
 #define PLAN_BYTES_MAX (1u << 20)
 
@@ -50,7 +50,7 @@ static const struct argp_option sim_options[] = {
     {"seed", OPTION_SEED, "N", 0, "of the run, or of the first one (default 1)", 0},
     {"ranks", OPTION_RANKS, "R", 0, "1 to 8 (default 2; the swarm draws it)", 0},
     {"faults", OPTION_FAULTS, "PLAN", 0, "none, swarm or a file (default swarm)", 0},
-    {"seconds", OPTION_SECONDS, "S", 0, "virtual length of a run (swarm: 30)", 0},
+    {"seconds", OPTION_SECONDS, "S", 0, "virtual length of a run (default 60)", 0},
     {"runs", OPTION_RUNS, "K", 0, "play K seeds and sum them up (default 1)", 0},
     {"trace", OPTION_TRACE, "FILE.json", 0, "write a trace for Perfetto", 0},
     {"json", OPTION_JSON, NULL, 0, "print one JSON object", 0},
@@ -184,6 +184,13 @@ static bool make_plan(struct request *request, struct sc_plan *plan) {
     if (is_swarm(request)) {
         if (request->seconds == 0)
             request->seconds = SWARM_SECONDS;
+        if (request->seconds < SWARM_SECONDS) {
+            fprintf(stderr,
+                    "spark-comm: --seconds %" PRIu64 ": the swarm needs at least %u, so that all "
+                    "can recover in the last quarter\n",
+                    request->seconds, SWARM_SECONDS);
+            return false;
+        }
         sc_plan_swarm(plan, request->seed, (uint32_t)request->ranks, request->seconds * SECOND);
         return true;
     }

@@ -34,7 +34,7 @@ void sc_sim_report_run(const struct sc_sim_played *played, const struct sc_lab_r
         printf("violation: %s\nreplay: %s\n", result->violation, played->replay);
 }
 
-static bool add_recovery(cJSON *object, const struct sc_lab_result *result) {
+bool sc_sim_report_recovery(cJSON *object, const struct sc_lab_result *result) {
     cJSON *recovery = cJSON_AddObjectToObject(object, "last_recovery");
 
     return recovery != NULL && sc_report_u64(recovery, "fault_ns", result->fault_ns) &&
@@ -82,7 +82,7 @@ bool sc_sim_report_run_json(const struct sc_sim_played *played,
         sc_report_u64(object, "epochs", result->epochs) &&
         sc_report_u64(object, "recoveries", result->recoveries) &&
         cJSON_AddBoolToObject(object, "ready_before_fault", result->ready_before_fault) != NULL &&
-        (result->recoveries == 0 || add_recovery(object, result)) &&
+        (result->recoveries == 0 || sc_sim_report_recovery(object, result)) &&
         add_injected(object, faults, verbs) && sc_report_hex(object, "trace", result->hash) &&
         cJSON_AddStringToObject(object, "replay", played->replay) != NULL;
     return sc_report_json(object, ok);

@@ -6,6 +6,8 @@
 
 #include "hal_sim/lab/lab.h"
 
+#include <cjson/cJSON.h>
+
 // What was played.
 struct sc_sim_played {
     uint64_t seed;      // of the only or the first run
@@ -20,5 +22,8 @@ void sc_sim_report_run(const struct sc_sim_played *played, const struct sc_lab_r
 bool sc_sim_report_run_json(const struct sc_sim_played *played, const struct sc_lab_result *result);
 void sc_sim_report_many(const struct sc_sim_played *played, const struct sc_lab_many *many);
 bool sc_sim_report_many_json(const struct sc_sim_played *played, const struct sc_lab_many *many);
+
+// Adds the phases of the last recovery as the member "last_recovery". False when out of memory.
+bool sc_sim_report_recovery(cJSON *object, const struct sc_lab_result *result);
 
 #endif

@@ -154,7 +154,6 @@ sc_status op_drains(struct sc_core *c, const struct sc_event *in, struct sc_acti
     if (in->type == SC_EVENT_OP_FAILED && sc_status_is_terminal(in->u.op.status)) {
         const struct sc_cause cause = {.code = in->u.op.status, .suspect = c->config.rank};
         sc_fail(c, &cause, out);
-        return SC_OK;
     }
     if (in->type == SC_EVENT_OP_STARTED) {
         sc_ledger_start(ledger, entry);
@@ -164,6 +163,8 @@ sc_status op_drains(struct sc_core *c, const struct sc_event *in, struct sc_acti
                                                     .epoch = c->epoch, .a = entry->number,
                                                     .b = sc_ledger_last_seq(entry)});
         sc_ledger_finish(ledger, entry);
+    } else {
+        return SC_OK; // no progress
     }
     c->abort_clock_ns = clock_start(c);
     settle_if_clean(c, out);

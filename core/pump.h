@@ -57,6 +57,8 @@ SC_MUST_USE sc_status sc_pump_submit(struct sc_pump *pump, uint64_t epoch,
                                      const struct sc_op_desc *desc, const struct sc_op_place *place,
                                      uint64_t *number, uint64_t *seq);
 
+// A capture that fails, at a submit in it or at its end, ends no epoch: end and release it, and try
+// again or go on eagerly.
 // A capture belongs to the epoch it was begun in and must be released before the next one can form.
 SC_MUST_USE sc_status sc_pump_capture_begin(struct sc_pump *pump, uint64_t epoch, uint64_t stream,
                                             uint64_t *capture);

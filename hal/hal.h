@@ -211,7 +211,8 @@ struct sc_device {
     sc_status (*stream_create)(void *ctx, uint64_t *stream);
     sc_status (*stream_destroy)(void *ctx, uint64_t stream);
 
-    // Verbs on `stream` are recorded from here to capture_end, and not run.
+    // Verbs on `stream` are recorded from here to capture_end, and not run. A capture_end that
+    // fails has ended the capture too; what it recorded can only be released.
     sc_status (*capture_begin)(void *ctx, uint64_t stream, uint64_t *capture);
     sc_status (*capture_end)(void *ctx, uint64_t capture);
     // The application has destroyed its graph.

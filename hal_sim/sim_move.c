@@ -37,6 +37,8 @@ static void sum_block(unsigned char *const sources[], uint32_t world, size_t off
     float sums[BLOCK_ELEMENTS];
 
     memcpy(out, sources[0] + offset, count * SC_BF16_BYTES);
+    if (world == 1) // nothing is added: a copy, NaN and all
+        return;
     if (world == 2) {
         memcpy(block, sources[1] + offset, count * SC_BF16_BYTES);
         sc_bf16_add_array(out, block, count);

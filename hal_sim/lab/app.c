@@ -249,6 +249,15 @@ static uint32_t collectives(const struct life *life) {
     return count;
 }
 
+// No epoch ends by it; the step is begun anew a little later.
+static void rest_after_failed_capture(struct life *life) {
+    struct app *app = &life->app;
+    if (app->capture != 0)
+        release_capture(life);
+    app->phase = APP_RESTING;
+    app->at_ns = lab_now(life->seat->lab) + RELEASE_MAX_NS;
+}
+
 static bool replay_step(struct life *life) {
     struct lab *lab = life->seat->lab;
     struct app *app = &life->app;
@@ -256,6 +265,10 @@ static bool replay_step(struct life *life) {
     if (lab_fire_at_op(lab, life->seat->rank, app->step - 1, 1) || app->phase != APP_RUNNING)
         return false;
     sc_status status = app->capture == 0 ? capture_step(life) : SC_OK;
+    if (status != SC_OK && app->phase == APP_RUNNING && status != SC_EPOCH_LOST) {
+        rest_after_failed_capture(life);
+        return true;
+    }
     uint64_t number = 0, seq = 0;
     app->done = 0;
     if (status == SC_OK) {
@@ -369,6 +382,10 @@ static void enter_epoch(struct life *life) {
     app->phase = APP_RESTING;
     app->at_ns = lab_now(lab);
     oracle_ready(life, &record);
+    // What a newcomer takes over it has, should the next loss come before its first own step.
+    sc_status status = sc_pump_mark(life->pump, app->epoch, app->step - 1);
+    if (status != SC_OK)
+        refused(life, status);
 }
 
 static void follow_state(struct life *life) {

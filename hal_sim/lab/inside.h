@@ -57,7 +57,7 @@ struct life {
     struct sc_pump *pump;
     struct app app;
     uint64_t incarnation;
-    bool killed;
+    bool paused;
     bool broken; // one of its device's verbs was made to fail: it may be unable to clean up
     bool dirty; // notices arrived that the application has not looked at
     uint32_t state;

@@ -94,14 +94,19 @@ static void on_unpause(void *arg) {
     if (lab_now(seat->lab) < seat->paused_until_ns)
         return;
     seat->paused_until_ns = 0;
-    struct life *frozen = seat->ghost != NULL ? seat->ghost : seat->life;
-    if (frozen != NULL)
-        sc_sim_resume(frozen->process);
+    struct life *lives[] = {seat->life, seat->ghost};
+    for (uint32_t i = 0; i < LAB_LIVES; i++) {
+        if (lives[i] == NULL || !lives[i]->paused)
+            continue;
+        lives[i]->paused = false;
+        sc_sim_resume(lives[i]->process);
+    }
 }
 
 static bool pause_seat(struct seat *seat, uint64_t duration_ns) {
     if (seat->life == NULL || seat->paused_until_ns != 0)
         return false;
+    seat->life->paused = true;
     sc_sim_pause(seat->life->process);
     seat->paused_until_ns = lab_now(seat->lab) + duration_ns;
     sc_sim_at(seat->lab->sim, seat->paused_until_ns, on_unpause, seat);
@@ -118,7 +123,7 @@ static bool replace_seat(struct seat *seat, uint64_t duration_ns) {
 }
 
 static bool close_seat(struct seat *seat, bool final, uint64_t away_ns) {
-    if (seat->life == NULL || seat->paused_until_ns != 0)
+    if (seat->life == NULL || seat->life->paused)
         return false;
     if (sc_pump_close(seat->life->pump, final) != SC_OK)
         return false;
@@ -131,7 +136,7 @@ static bool close_seat(struct seat *seat, bool final, uint64_t away_ns) {
 }
 
 static bool reconnect_seat(struct seat *seat) {
-    if (seat->life == NULL || seat->paused_until_ns != 0)
+    if (seat->life == NULL || seat->life->paused)
         return false;
     struct sc_core_view view;
     sc_pump_view(seat->life->pump, &view);
@@ -173,7 +178,6 @@ static bool act_entry(struct lab *lab, const struct sc_plan_entry *entry) {
             life_kill(seat->life, "killed");
         else
             return false;
-        seat->paused_until_ns = seat->ghost != NULL ? seat->paused_until_ns : 0;
         return true;
     case SC_PLAN_restart:
         if (seat->life == NULL)
@@ -274,10 +278,8 @@ static void on_quiet(void *arg) {
     for (uint32_t r = 0; r < lab->plan->core.world; r++) {
         struct seat *seat = &lab->seats[r];
         seat->mark_at_quiet = seat->mark;
-        if (seat->ghost != NULL) {
+        if (seat->ghost != NULL)
             life_kill(seat->ghost, "ghost killed");
-            seat->paused_until_ns = 0;
-        }
         if (seat->paused_until_ns != 0) {
             seat->paused_until_ns = lab_now(lab);
             on_unpause(seat);

@@ -107,7 +107,6 @@ struct life *life_spawn(struct seat *seat) {
 
 void life_kill(struct life *life, const char *why) {
     trace_life(life, SC_TRACE_END, why);
-    life->killed = true;
     sc_sim_kill(life->process);
     bury(life);
 }

@@ -185,7 +185,7 @@ static void check_stragglers(struct lab *lab, const struct epoch_seen *seen) {
         const struct seat *seat = &lab->seats[r];
         const struct life *life = seat->life;
         if (life == NULL || life->incarnation != seen->incarnation[r] || seen->out[r] ||
-            seat->paused_until_ns > lab_now(lab))
+            life->paused)
             continue;
         struct sc_core_view view;
         sc_pump_view(life->pump, &view);

@@ -38,7 +38,7 @@ static struct shape shape_of(const struct sc_payload *p) {
         s.kind = SC_OP_ALL_GATHER;
     } else if (kind < 9) {
         s.kind = SC_OP_REDUCE_SCATTER;
-    } else if (kind == 9 && p->world > 1) {
+    } else if (kind == 9 && p->world > 1 && !(p->fixed && p->layer == 0)) { // no graph is empty
         s.kind = SC_OP_SEND;
         s.from = (uint32_t)(draw >> 40) % p->world;
         s.to = (s.from + 1) % p->world;

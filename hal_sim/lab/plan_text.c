@@ -51,6 +51,9 @@
 #define ELEMENTS_MAX (1u << 20)
 #define PAYLOADS_BYTES_MAX (UINT64_C(64) << 20) // of all layers, for one rank
 #define SECONDS_MAX 86400u
+// However fast the work is, virtual time moves on.
+#define GAP_MIN_NS 1000u
+#define RESPAWN_MIN_NS 1000000u
 #define COUNT_MAX 1000000000u
 
 struct reader {
@@ -152,12 +155,12 @@ static const struct setting settings[] = {
     {"layers", read_layers, AT(work.layers), 1, LAB_LAYERS_MAX},
     {"elements", read_u32, AT(work.elements), 1, ELEMENTS_MAX},
     {"streams", read_u32, AT(work.streams), 1, 2},
-    {"gap", read_duration, AT(work.gap_ns), 0, SC_PLAN_LONGEST_NS},
+    {"gap", read_duration, AT(work.gap_ns), GAP_MIN_NS, SC_PLAN_LONGEST_NS},
     {"compute", read_duration, AT(work.compute_ns), 0, SC_PLAN_LONGEST_NS},
     {"sync every", read_u32, AT(work.sync_every), 1, COUNT_MAX},
     {"graph", read_flag, AT(work.graph), 0, 0},
     {"mixed", read_flag, AT(work.mixed), 0, 0},
-    {"respawn", read_respawn, 0, 1, SC_PLAN_LONGEST_NS},
+    {"respawn", read_respawn, 0, RESPAWN_MIN_NS, SC_PLAN_LONGEST_NS},
     {"free end", read_flag, AT(free_end), 0, 0},
     {"heartbeat", read_duration, AT(core.timing.heartbeat_ns), 0, SC_PLAN_LONGEST_NS},
     {"silence", read_duration, AT(core.timing.silence_ns), 0, SC_PLAN_LONGEST_NS},

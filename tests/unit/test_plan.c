@@ -207,6 +207,7 @@ static void durations_need_their_unit(void **state) {
     refuses("gap", "x:1: gap is missing, expected a duration such as 300ms");
     refuses("gap 700000s", "x:1: gap is 700000s, expected a duration from 0s to 604800s");
     refuses("op takes 2ms 1ms", "x:1: the longest is 1ms, expected a duration from 2ms to 604800s");
+    refuses("gap 0s", "x:1: gap is 0s, expected a duration from 1us to 604800s");
     refuses("at 1s: rank 0 pause", "x:1: the duration is missing, expected a duration such as "
                                    "300ms");
     refuses("at 1s: op_slow rank 0 for 0ms",
