@@ -23,7 +23,7 @@
     X(OP_ENQUEUED)    /* LAUNCH has put the op on its stream */                                    \
     X(OP_STARTED)     /* its stream has reached it */                                              \
     X(OP_DONE)        /* its stream has passed it */                                               \
-    X(OP_FAILED)      /* LAUNCH failed, or the device reported an error for it */                  \
+    X(OP_FAILED)      /* LAUNCH or a poll failed; INPROGRESS: the poll gives no answer */          \
     X(CAPTURES)       /* how many captures hold the communicator has changed */                    \
     X(COMMAND)        /* the application sends bytes to other ranks */                             \
     X(SYNC)           /* the application wants agreement up to a seq */                            \

@@ -163,6 +163,8 @@ sc_status op_drains(struct sc_core *c, const struct sc_event *in, struct sc_acti
                                                     .epoch = c->epoch, .a = entry->number,
                                                     .b = sc_ledger_last_seq(entry)});
         sc_ledger_finish(ledger, entry);
+    } else if (in->type == SC_EVENT_OP_FAILED && c->abort_clock_ns == SC_CORE_NEVER_NS) {
+        sc_ledger_start(ledger, entry); // where it stands cannot be told: that excuses no delay
     } else {
         return SC_OK; // no progress
     }

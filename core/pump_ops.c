@@ -195,7 +195,7 @@ static bool poll_oldest(struct sc_pump *p, const struct sc_ledger_entry *entry) 
         return false;
     enum sc_op_state state = SC_OP_ENQUEUED;
     sc_status status = p->device->op_poll(ctx(p), *op, &state);
-    if (status == SC_INPROGRESS || (status == SC_OK && state == SC_OP_ENQUEUED))
+    if (status == SC_OK && state == SC_OP_ENQUEUED)
         return false;
     if (status != SC_OK) {
         feed_op(p, SC_EVENT_OP_FAILED, number, status);

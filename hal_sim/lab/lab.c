@@ -125,13 +125,13 @@ static bool replace_seat(struct seat *seat, uint64_t duration_ns) {
 static bool close_seat(struct seat *seat, bool final, uint64_t away_ns) {
     if (seat->life == NULL || seat->life->paused)
         return false;
+    sc_sim_timer(seat->life->process, lab_now(seat->lab));
     if (sc_pump_close(seat->life->pump, final) != SC_OK)
         return false;
     seat->life->app.phase = APP_CLOSED;
     seat->left = final;
     if (!final)
         respawn_in(seat, away_ns + 2 * seat->lab->plan->core.timing.abort_ns);
-    sc_sim_timer(seat->life->process, lab_now(seat->lab));
     return true;
 }
 

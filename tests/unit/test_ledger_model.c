@@ -151,7 +151,7 @@ static void agrees_with_the_model(uint64_t seed, uint32_t capacity, uint32_t ste
     assert_non_null(ledger);
     sc_ledger_init(ledger, capacity);
     uint64_t pushed = 0;
-    for (uint32_t fill = 8; fill >= 2; fill -= 3) {
+    for (uint32_t fill = 8; fill > 1; fill -= 2) {
         ops_count = seqs_count = left_count = 0;
         for (uint32_t i = 0; i < steps && ops_count < OPS; i++) {
             if (random_below(10) < fill)
