@@ -21,7 +21,7 @@
 #define RANKS_MAX 8u
 #define RUNS_MAX 1000000u
 #define SECONDS_MAX 86400u
-#define SWARM_SECONDS 60u // also the least: the last quarter is for recovering from all of it
+#define SWARM_SECONDS 60u
 #define SECOND UINT64_C(1000000000)
 #define PLAN_BYTES_MAX (1u << 20)
 
@@ -184,13 +184,6 @@ static bool make_plan(struct request *request, struct sc_plan *plan) {
     if (is_swarm(request)) {
         if (request->seconds == 0)
             request->seconds = SWARM_SECONDS;
-        if (request->seconds < SWARM_SECONDS) {
-            fprintf(stderr,
-                    "spark-comm: --seconds %" PRIu64 ": the swarm needs at least %u, so that all "
-                    "can recover in the last quarter\n",
-                    request->seconds, SWARM_SECONDS);
-            return false;
-        }
         sc_plan_swarm(plan, request->seed, (uint32_t)request->ranks, request->seconds * SECOND);
         return true;
     }

@@ -21,7 +21,7 @@
     X(COMM_ABANDON)   /* epoch; an abort that a dead or frozen peer holds up is given up */        \
     X(FENCE)          /* epoch, or 0 */                                                            \
     X(REGISTER_ALL)   /* epoch: every remembered buffer, with its communicator */                  \
-    X(LAUNCH)         /* epoch, a: op number, b: seq; answered by OP_ENQUEUED or OP_FAILED */      \
+    X(LAUNCH)         /* epoch, a: op number, b: seq; OP_FAILED answers if it cannot be done */    \
     X(OP_COMPLETE)    /* epoch, a: op number, b: last seq; its result counts */                    \
     X(LOST)           /* epoch, a..b: op numbers whose results never count */                      \
     X(NOTIFY)         /* kind: enum sc_notice, for the application and for traces */

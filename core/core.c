@@ -78,6 +78,10 @@ void act_drop(struct sc_actions *out, uint64_t link) {
 
 // ---- views ----
 
+enum sc_state sc_core_state(const struct sc_core *c) {
+    return (enum sc_state)c->state;
+}
+
 void sc_core_view(const struct sc_core *c, struct sc_core_view *out) {
     const struct sc_ledger *ledger = ledger_of(c);
     bool none = c->state == SC_STATE_IDLE || c->state == SC_STATE_RENDEZVOUS;

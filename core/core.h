@@ -57,6 +57,7 @@ struct sc_core_view {
     struct sc_cause cause; // why the last epoch ended, or why it FAILED; code SC_OK: none
 };
 
+enum sc_state sc_core_state(const struct sc_core *core);
 void sc_core_view(const struct sc_core *core, struct sc_core_view *out);
 
 // What is known of another rank; a member knows only of rank 0.

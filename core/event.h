@@ -20,7 +20,6 @@
     X(COMM_GONE)      /* its abort has returned */                                                 \
     X(OP_SUBMIT)      /* the application wants a collective */                                     \
     X(REPLAY)         /* … a captured list of them, as one */                                      \
-    X(OP_ENQUEUED)    /* LAUNCH has put the op on its stream */                                    \
     X(OP_STARTED)     /* its stream has reached it */                                              \
     X(OP_DONE)        /* its stream has passed it */                                               \
     X(OP_FAILED)      /* LAUNCH or a poll failed; INPROGRESS: the poll gives no answer */          \

@@ -18,10 +18,17 @@ struct sc_peer *sc_peer_by_link(struct sc_core *c, uint64_t link) {
 }
 
 static struct sc_pending *pending_by_link(struct sc_core *c, uint64_t link) {
-    for (uint32_t i = 0; i < SC_PENDING_MAX; i++)
+    for (uint32_t i = 0; link != 0 && i < SC_PENDING_MAX; i++)
         if (c->pending[i].link == link)
             return &c->pending[i];
     return NULL;
+}
+
+static void forget_pending(struct sc_core *c, struct sc_pending *pending) {
+    if (pending == NULL)
+        return;
+    pending->link = 0;
+    c->pending_count--;
 }
 
 sc_status start_making_links(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
@@ -113,8 +120,7 @@ static sc_status refuse(struct sc_core *c, uint64_t link, uint32_t rank, sc_stat
                         enum sc_config_field field, uint64_t mine, uint64_t theirs,
                         struct sc_actions *out) {
     struct sc_pending *pending = pending_by_link(c, link);
-    if (pending != NULL)
-        pending->link = 0;
+    forget_pending(c, pending);
     sc_actions_push(out, (struct sc_action){.type = SC_ACTION_SEND, .kind = SC_FRAME_REFUSE,
                                             .link = link, .rank = field, .status = code,
                                             .a = mine, .b = theirs});
@@ -155,8 +161,7 @@ static void take_slot(struct sc_core *c, uint32_t rank, uint64_t link, struct sc
     struct sc_peer *peer = &c->peers[rank];
     peer->link = link;
     struct sc_pending *pending = pending_by_link(c, link);
-    if (pending != NULL)
-        pending->link = 0;
+    forget_pending(c, pending);
     act_send_link(out, SC_FRAME_WELCOME, link);
     sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_GREETED,
                                             .rank = rank});
@@ -246,8 +251,11 @@ static sc_status challenge_stranger(struct sc_core *c, const struct sc_event *in
     for (uint32_t i = 0; i < SC_PENDING_MAX && slot->link != 0; i++)
         if (c->pending[i].link == 0 || c->pending[i].since_ns < slot->since_ns)
             slot = &c->pending[i];
-    if (slot->link != 0) // all taken: the oldest has had its chance
+    if (slot->link != 0) { // all taken: the oldest has had its chance
         act_drop(out, slot->link);
+        forget_pending(c, slot);
+    }
+    c->pending_count++;
     slot->link = in->u.link_up.link;
     slot->since_ns = c->now_ns;
     memcpy(slot->nonce, in->u.link_up.random, sizeof slot->nonce);
@@ -271,11 +279,11 @@ sc_status link_up(struct sc_core *c, const struct sc_event *in, struct sc_action
 sc_status link_down(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     uint64_t link = in->u.link_down.link;
     struct sc_peer *peer = sc_peer_by_link(c, link);
-    struct sc_pending *pending = link != 0 ? pending_by_link(c, link) : NULL;
+    struct sc_pending *pending = pending_by_link(c, link);
     if (peer != NULL)
         sc_peer_gone(c, (uint32_t)(peer - c->peers), SC_PEER_DEAD, out);
     else if (pending != NULL)
-        pending->link = 0;
+        forget_pending(c, pending);
     else if (!is_coordinator(c) && link == c->call_link && c->call != SC_CALL_IDLE)
         call_fails(c);
     return SC_OK;
@@ -326,11 +334,12 @@ static bool is_calling(const struct sc_core *c) {
 }
 
 void sc_greeting_tick(struct sc_core *c, struct sc_actions *out) {
-    for (uint32_t i = 0; i < SC_PENDING_MAX && sc_actions_room(out) > 8; i++) {
+    for (uint32_t i = 0; c->pending_count != 0 && i < SC_PENDING_MAX && sc_actions_room(out) > 8;
+         i++) {
         struct sc_pending *p = &c->pending[i];
         if (p->link != 0 && c->now_ns - p->since_ns >= c->config.handshake_ns) {
             act_drop(out, p->link);
-            p->link = 0;
+            forget_pending(c, p);
         }
     }
     if (!is_calling(c) || c->now_ns < c->call_at_ns)
@@ -347,7 +356,7 @@ void sc_greeting_tick(struct sc_core *c, struct sc_actions *out) {
 
 uint64_t sc_greeting_deadline(const struct sc_core *c) {
     uint64_t at = SC_CORE_NEVER_NS;
-    for (uint32_t i = 0; is_coordinator(c) && i < SC_PENDING_MAX; i++)
+    for (uint32_t i = 0; c->pending_count != 0 && i < SC_PENDING_MAX; i++)
         if (c->pending[i].link != 0 && c->pending[i].since_ns + c->config.handshake_ns < at)
             at = c->pending[i].since_ns + c->config.handshake_ns;
     if (is_calling(c))

@@ -130,8 +130,8 @@ struct sc_core {
     uint8_t nonce[SC_NONCE_BYTES];
 
     struct sc_pending pending[SC_PENDING_MAX];
+    uint32_t pending_count;
     uint32_t ledger_offset;
-    uint32_t reserved2;
     struct sc_peer peers[]; // world of them, then the ledger
 };
 
@@ -189,8 +189,7 @@ uint64_t sc_leaving_deadline(const struct sc_core *c);
 
 
 // ops.c
-sc_handler submit_launches, replay_launches, submit_is_refused, op_is_enqueued, op_starts,
-    op_completes, op_fails;
+sc_handler submit_launches, replay_launches, submit_is_refused, op_starts, op_completes, op_fails;
 
 // health.c
 sc_handler ping_is_heard;

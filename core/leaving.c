@@ -99,6 +99,7 @@ static void enter_closed(struct sc_core *c, struct sc_actions *out) {
         c->cause = (struct sc_cause){.code = SC_ABORT_STUCK, .suspect = c->config.rank};
     for (uint32_t i = 0; i < SC_PENDING_MAX; i++)
         c->pending[i].link = 0; // the pump closes listener and links that no rank holds
+    c->pending_count = 0;
     sc_core_enter(c, SC_STATE_CLOSED, out);
 }
 

@@ -40,10 +40,12 @@ void sc_ledger_reset(struct sc_ledger *l) {
 
 // The slot of a stream, or a vacant one for it, or NO_STREAM when all are taken.
 static uint32_t stream_slot(const struct sc_ledger *l, uint64_t stream) {
-    uint32_t vacant = NO_STREAM;
-    for (uint32_t i = 0; i < SC_STREAMS_MAX; i++) {
+    if (l->streams_used != 0 && l->streams[l->stream_newest].stream == stream)
+        return l->stream_newest; // nearly always; no other slot can be this stream's
+    uint32_t vacant = l->streams_used < SC_STREAMS_MAX ? l->streams_used : NO_STREAM;
+    for (uint32_t i = 0; i < l->streams_used; i++) {
         if (l->streams[i].oldest == 0)
-            vacant = vacant == NO_STREAM ? i : vacant;
+            vacant = vacant >= l->streams_used ? i : vacant;
         else if (l->streams[i].stream == stream)
             return i;
     }
@@ -86,6 +88,8 @@ struct sc_ledger_entry *sc_ledger_push(struct sc_ledger *l, uint64_t stream,
     if (stream == SC_STREAM_NONE)
         return entry;
     SC_ASSERT(slot != NO_STREAM);
+    l->stream_newest = slot;
+    l->streams_used += slot == l->streams_used;
     struct sc_ledger_stream *s = &l->streams[slot];
     if (s->oldest == 0)
         *s = (struct sc_ledger_stream){stream, number, number};
@@ -148,7 +152,7 @@ void sc_ledger_finish(struct sc_ledger *l, struct sc_ledger_entry *entry) {
 }
 
 bool sc_ledger_waits(const struct sc_ledger *l) {
-    for (uint32_t i = 0; i < SC_STREAMS_MAX; i++)
+    for (uint32_t i = 0; i < l->streams_used; i++)
         if (l->streams[i].oldest != 0 && !entry_at(l, l->streams[i].oldest)->started)
             return true;
     return false;

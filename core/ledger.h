@@ -49,6 +49,8 @@ struct sc_ledger_seq {
 struct sc_ledger {
     uint32_t capacity;      // entries, and seqs remembered
     uint32_t seqs_in_flight;
+    uint32_t streams_used;  // slots that were ever taken in this epoch
+    uint32_t stream_newest; // slot of the newest entry with a stream
     uint64_t next_number;   // of the next entry; numbers start at 1
     uint64_t oldest_number; // oldest entry still held; == next_number when empty
     uint64_t started_number; // every entry up to here has started

@@ -106,7 +106,6 @@ static sc_handler *const cells[SC_EVENT_COUNT][STATES] = {
 [SC_EVENT_COMM_GONE]   = {NEVER,              ignore,             NEVER,              NEVER,              comm_gone_cleans,  ignore,            ignore},
 [SC_EVENT_OP_SUBMIT]   = {submit_is_refused,  submit_is_refused,  submit_is_refused,  submit_launches,    submit_is_refused, submit_is_refused, submit_is_refused},
 [SC_EVENT_REPLAY]      = {submit_is_refused,  submit_is_refused,  submit_is_refused,  replay_launches,    submit_is_refused, submit_is_refused, submit_is_refused},
-[SC_EVENT_OP_ENQUEUED] = {NEVER,              ignore,             ignore,             op_is_enqueued,     op_drains,         ignore,            ignore},
 [SC_EVENT_OP_STARTED]  = {NEVER,              ignore,             ignore,             op_starts,          op_drains,         ignore,            ignore},
 [SC_EVENT_OP_DONE]     = {NEVER,              ignore,             ignore,             op_completes,       op_drains,         ignore,            ignore},
 [SC_EVENT_OP_FAILED]   = {NEVER,              ignore,             ignore,             op_fails,           op_drains,         ignore,            ignore},

@@ -111,11 +111,6 @@ static struct sc_ledger_entry *entry_of(struct sc_core *c, const struct sc_event
     return entry != NULL && !entry->done ? entry : NULL;
 }
 
-sc_status op_is_enqueued(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
-    (void)out;
-    return entry_of(c, in) != NULL ? SC_OK : SC_EPOCH_LOST;
-}
-
 sc_status op_starts(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     (void)out;
     struct sc_ledger_entry *entry = entry_of(c, in);

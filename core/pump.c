@@ -108,7 +108,7 @@ sc_status pump_feed(struct sc_pump *p, struct sc_event *event) {
 uint64_t sc_pump_run(struct sc_pump *p) {
     // Completions first: what is done is done, whatever evidence the links bring next. Links are
     // empty before a deadline is judged: a heartbeat that lies there unread is not silence.
-    pump_ops_poll(p);
+    sc_pump_poll(p);
     pump_comm_run(p);
     pump_links_run(p);
     uint64_t now = pump_now(p), deadline;
@@ -254,13 +254,13 @@ sc_status sc_pump_command(struct sc_pump *p, uint64_t epoch, uint64_t ranks, con
 }
 
 sc_status sc_pump_reconnect(struct sc_pump *p, uint64_t epoch, uint32_t reason) {
-    pump_ops_poll(p);
+    sc_pump_poll(p);
     struct sc_event event = {.type = SC_EVENT_RECONNECT, .epoch = epoch, .u.reason = reason};
     return pump_feed(p, &event);
 }
 
 sc_status sc_pump_close(struct sc_pump *p, bool final) {
-    pump_ops_poll(p);
+    sc_pump_poll(p);
     struct sc_event event = {.type = SC_EVENT_CLOSE, .u.final = final};
     return pump_feed(p, &event);
 }

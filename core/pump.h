@@ -49,6 +49,10 @@ SC_MUST_USE sc_status sc_pump_open(const struct sc_pump_config *config, struct s
 // judges deadlines. Returns when it next wants to run, at the latest; a wake of the host means now.
 uint64_t sc_pump_run(struct sc_pump *pump);
 
+// Only looks at the ops in flight and tells of those that are complete: for a caller who waits for
+// one and leaves links and deadlines to the next run.
+void sc_pump_poll(struct sc_pump *pump);
+
 // Enqueues one collective of `epoch`. On SC_OK *number names it for on_complete and on_lost and *seq
 // is its place among the collectives (0 for send and recv). Errors: EPOCH_LOST, INVALID, ALIGN,
 // CAPACITY, TOO_LARGE, BUSY had no effect; any other ended the epoch. While place->stream captures,

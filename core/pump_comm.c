@@ -147,9 +147,7 @@ void pump_register_all(struct sc_pump *p) {
 
 // Whether the communicator is one that verbs may be called on.
 static bool usable(const struct sc_pump *p) {
-    struct sc_core_view view;
-    sc_core_view(p->core, &view);
-    return p->comm != 0 && view.state == SC_STATE_READY && view.epoch == p->comm_epoch;
+    return p->comm != 0 && sc_core_state(p->core) == SC_STATE_READY;
 }
 
 sc_status sc_pump_register(struct sc_pump *p, uint64_t address, uint64_t bytes) {

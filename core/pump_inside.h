@@ -56,6 +56,7 @@ struct sc_pump {
     uint64_t listener;
     uint64_t dialling;
     uint32_t links_count;
+    uint32_t links_used; // no link stands at or behind this one
     struct sc_pump_link *links;
     const void *command; // payload of the COMMAND being sent
     uint32_t command_bytes;
@@ -83,6 +84,7 @@ struct sc_pump {
     uint64_t open_replay; // number between replay_begin and replay_end
     struct sc_pump_launch launch;
     uint32_t captures_count;
+    uint32_t captures_open; // between begin and end
     struct sc_pump_capture *captures;
 };
 
@@ -117,7 +119,6 @@ void pump_register_all(struct sc_pump *p);
 void pump_fence(struct sc_pump *p, uint64_t epoch);
 
 // pump_ops.c
-void pump_ops_poll(struct sc_pump *p);
 void pump_launch(struct sc_pump *p, const struct sc_action *action);
 void pump_ops_close(struct sc_pump *p);
 bool pump_ops_pending(const struct sc_pump *p);

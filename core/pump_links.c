@@ -11,7 +11,7 @@ static const struct sc_link *net(const struct sc_pump *p) {
 }
 
 static struct sc_pump_link *find(struct sc_pump *p, uint64_t handle) {
-    for (uint32_t i = 0; handle != 0 && i < p->links_count; i++)
+    for (uint32_t i = 0; handle != 0 && i < p->links_used; i++)
         if (p->links[i].handle == handle)
             return &p->links[i];
     return NULL;
@@ -30,6 +30,8 @@ sc_status pump_links_open(struct sc_pump *p) {
 static void end(struct sc_pump *p, struct sc_pump_link *l) {
     net(p)->close(net(p)->ctx, l->handle);
     l->handle = 0;
+    while (p->links_used > 0 && p->links[p->links_used - 1].handle == 0)
+        p->links_used--;
 }
 
 void pump_links_close(struct sc_pump *p) {
@@ -52,6 +54,7 @@ static struct sc_pump_link *take(struct sc_pump *p, uint64_t handle) {
         l->drop_at_ns = 0;
         l->received = l->queued = 0;
         l->ended = false;
+        p->links_used = i >= p->links_used ? i + 1 : p->links_used;
         return l;
     }
     net(p)->close(net(p)->ctx, handle);
@@ -277,7 +280,7 @@ static void finish_drop(struct sc_pump *p, struct sc_pump_link *l) {
 void pump_links_run(struct sc_pump *p) {
     accept_all(p);
     follow_dial(p);
-    for (uint32_t i = 0; i < p->links_count; i++) {
+    for (uint32_t i = 0; i < p->links_used; i++) {
         struct sc_pump_link *l = &p->links[i];
         uint64_t handle = l->handle;
         if (handle != 0 && l->drop_at_ns != 0)
@@ -289,20 +292,18 @@ void pump_links_run(struct sc_pump *p) {
             feed_down(p, handle, SC_LINK_EOF);
         }
     }
-    struct sc_core_view view;
-    sc_core_view(p->core, &view);
-    if (view.state != SC_STATE_CLOSED)
+    if (sc_core_state(p->core) != SC_STATE_CLOSED)
         return;
     net(p)->close(net(p)->ctx, p->listener);
     p->listener = 0;
-    for (uint32_t i = 0; i < p->links_count; i++)
+    for (uint32_t i = 0; i < p->links_used; i++)
         if (p->links[i].handle != 0 && p->links[i].drop_at_ns == 0)
             end(p, &p->links[i]);
 }
 
 uint64_t pump_links_deadline(const struct sc_pump *p) {
     uint64_t at = SC_NEVER_NS;
-    for (uint32_t i = 0; i < p->links_count; i++)
+    for (uint32_t i = 0; i < p->links_used; i++)
         if (p->links[i].handle != 0 && p->links[i].drop_at_ns != 0 && p->links[i].drop_at_ns < at)
             at = p->links[i].drop_at_ns;
     return at;

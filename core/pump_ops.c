@@ -101,17 +101,15 @@ void pump_launch(struct sc_pump *p, const struct sc_action *action) {
     else if (l->status == SC_OK)
         l->status = launch_op(p, action->epoch, &op);
     *op_slot(p, l->number) = op;
-    struct sc_event event = {.type = SC_EVENT_OP_ENQUEUED, .epoch = action->epoch};
-    event.u.op.number = l->number;
-    event.u.op.status = l->status;
     if (l->status == SC_OK) {
         p->newest_number = l->number;
         p->newest_stream = l->stream;
         p->open_replay = l->replay != NULL ? l->number : p->open_replay;
-        pump_queue(p, &event);
         return;
     }
-    event.type = SC_EVENT_OP_FAILED;
+    struct sc_event event = {.type = SC_EVENT_OP_FAILED, .epoch = action->epoch};
+    event.u.op.number = l->number;
+    event.u.op.status = l->status;
     pump_queue(p, &event);
     if (op == 0) { // nothing is on the stream: it has drained already
         event.type = SC_EVENT_OP_DONE;
@@ -133,17 +131,19 @@ static sc_status launch_through(struct sc_pump *p, struct sc_event *event, uint6
 }
 
 static struct sc_pump_capture *capturing_on(struct sc_pump *p, uint64_t stream) {
-    for (uint32_t i = 0; i < p->captures_count; i++)
+    for (uint32_t i = 0; p->captures_open != 0 && i < p->captures_count; i++)
         if (p->captures[i].open && p->captures[i].stream == stream)
             return &p->captures[i];
     return NULL;
 }
 
+static bool is_live(const struct sc_pump *p, uint64_t epoch) {
+    return sc_core_state(p->core) == SC_STATE_READY && epoch == p->comm_epoch;
+}
+
 static sc_status record(struct sc_pump *p, struct sc_pump_capture *capture, uint64_t epoch,
                         const struct sc_op_desc *desc, const struct sc_op_place *place) {
-    struct sc_core_view view;
-    sc_core_view(p->core, &view);
-    if (view.state != SC_STATE_READY || epoch != view.epoch || epoch != capture->epoch)
+    if (!is_live(p, epoch) || epoch != capture->epoch)
         return SC_EPOCH_LOST;
     sc_status status = sc_core_check_op(p->core, desc, place);
     if (status != SC_OK)
@@ -214,11 +214,11 @@ static bool poll_oldest(struct sc_pump *p, const struct sc_ledger_entry *entry) 
     return true;
 }
 
-void pump_ops_poll(struct sc_pump *p) {
+void sc_pump_poll(struct sc_pump *p) {
     const struct sc_ledger *ledger = sc_core_ledger(p->core);
     if (sc_ledger_empty(ledger))
         return;
-    for (uint32_t i = 0; i < SC_STREAMS_MAX; i++)
+    for (uint32_t i = 0; i < ledger->streams_used; i++)
         while (ledger->streams[i].oldest != 0 &&
                poll_oldest(p, sc_ledger_at(ledger, ledger->streams[i].oldest))) {
         }
@@ -252,9 +252,7 @@ static void tell_captures(struct sc_pump *p) {
 
 sc_status sc_pump_capture_begin(struct sc_pump *p, uint64_t epoch, uint64_t stream,
                                 uint64_t *capture) {
-    struct sc_core_view view;
-    sc_core_view(p->core, &view);
-    if (view.state != SC_STATE_READY || epoch != view.epoch)
+    if (!is_live(p, epoch))
         return SC_EPOCH_LOST;
     if (capturing_on(p, stream) != NULL)
         return SC_CAPTURE;
@@ -270,6 +268,7 @@ sc_status sc_pump_capture_begin(struct sc_pump *p, uint64_t epoch, uint64_t stre
     slot->epoch = epoch;
     slot->stream = stream;
     slot->open = true;
+    p->captures_open++;
     slot->count = 0;
     tell_captures(p);
     return SC_OK;
@@ -280,6 +279,7 @@ sc_status sc_pump_capture_end(struct sc_pump *p, uint64_t capture) {
     if (slot == NULL || !slot->open)
         return SC_INVALID;
     slot->open = false;
+    p->captures_open--;
     return p->device->capture_end(ctx(p), capture);
 }
 

@@ -22,7 +22,7 @@
 //                                mark M
 //     at [rank R] mark M         when R has committed M; R is the action's rank unless given
 //
-//     rank R kill | restart | replace | reconnect | pause DUR | slow kernel DUR
+//     rank R kill | restart | reconnect | pause DUR | replace DUR | slow kernel DUR
 //     rank R close final         rank R close returning DUR
 //     heal                       every fault is lifted
 //     link_reset A B             link_blackhole, link_delay, link_fragment A B for DUR
@@ -241,7 +241,9 @@ static bool settle(struct reader *reader) {
     core->rank = 0;
     if (sc_core_config_check(core, &field) != SC_OK) {
         return sc_plan_refuse(&reader->line,
-                              "the settings above leave %s out of its range (see core/config.c)",
+                              "the settings above leave %s out of range, expected a silence of 2 "
+                              "heartbeats or more, an abort limit of 2 heartbeats beyond it, and "
+                              "no limit of less than 1ms",
                               field);
     }
     return true;

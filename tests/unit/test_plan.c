@@ -227,8 +227,10 @@ static void what_can_never_happen_is_refused(void **state) {
             "x:1: the link is from rank 1 to itself, expected two different ranks");
     refuses("at mark 1: stranger_http for 1s", "x:1: whose op or mark is meant? The action names "
                                                "no rank, expected \"at rank R\"");
-    refuses("heartbeat 3s\nat 1s: heal", "x:2: the settings above leave timing.silence_ns out of "
-                                         "its range (see core/config.c)");
+    refuses("heartbeat 3s\nat 1s: heal",
+            "x:2: the settings above leave timing.silence_ns out of range, expected a silence of "
+            "2 heartbeats or more, an abort limit of 2 heartbeats beyond it, and no limit of less "
+            "than 1ms");
 }
 
 static void lines_that_go_on_or_break_off_are_refused(void **state) {
