@@ -159,13 +159,14 @@ static void tell_head(const struct demo *demo) {
 }
 
 static void tell_decoded(const struct demo *demo, uint64_t first, uint64_t last) {
-    if (first < last)
+    if (first < last) {
         tell(demo->decoded_ns,
              "tokens %" PRIu64 " to %" PRIu64 " decoded, %" PRIu64 " all-reduces each", first, last,
              demo->model.moe_layers);
-    else if (first == last)
+    } else if (first == last) {
         tell(demo->decoded_ns, "token %" PRIu64 " decoded, %" PRIu64 " all-reduces", first,
              demo->model.moe_layers);
+    }
 }
 
 static void tell_step(struct demo *demo, const struct sc_trace_entry *entry) {
@@ -175,11 +176,12 @@ static void tell_step(struct demo *demo, const struct sc_trace_entry *entry) {
     if (demo->mark[0] != demo->mark[1])
         return;
     demo->decoded_ns = entry->now_ns;
-    if (demo->killed_ns != 0 && entry->a == request->kill_at)
+    if (demo->killed_ns != 0 && entry->a == request->kill_at) {
         tell(entry->now_ns, "token %" PRIu64 " decoded, from its beginning, in epoch %" PRIu64,
              entry->a, entry->epoch >> 24);
-    else if (entry->a == request->tokens)
+    } else if (entry->a == request->tokens) {
         tell_decoded(demo, request->kill_at + 1, request->tokens);
+    }
 }
 
 static void tell_fault(struct demo *demo, const struct sc_trace_entry *entry) {
@@ -202,16 +204,17 @@ static void tell_state(const struct demo *demo, const struct sc_trace_entry *ent
     if (notice->kind != SC_NOTICE_STATE || entry->rank != 0 || demo->killed_ns == 0)
         return;
     if (notice->a == SC_STATE_READY && demo->ready_epoch == notice->epoch &&
-        notice->status != SC_PEER_LEFT)
+        notice->status != SC_PEER_LEFT) {
         tell(entry->now_ns,
              "rank 0 sees %s of rank %" PRIu32 ", %s after the kill, and aborts "
              "epoch %" PRIu64,
              sc_status_name((sc_status)notice->status), notice->rank,
              sc_report_time(entry->now_ns - demo->killed_ns, time), notice->epoch >> 24);
-    else if (notice->b == SC_STATE_RENDEZVOUS)
+    } else if (notice->b == SC_STATE_RENDEZVOUS) {
         tell(entry->now_ns, "rank 0 is clean: its process, weights and caches were never touched");
-    else if (notice->b == SC_STATE_JOINING)
+    } else if (notice->b == SC_STATE_JOINING) {
         tell(entry->now_ns, "both ranks are there and form a new communicator");
+    }
 }
 
 static void tell_ready(struct demo *demo, const struct sc_trace_entry *entry) {
@@ -232,10 +235,11 @@ static void tell_spawn(const struct demo *demo, const struct sc_trace_entry *ent
     const char *how =
         demo->killed_ns == 0 ? "starts" : "starts again, a new process with nothing but its place";
 
-    if (entry->text[0] != '\0')
+    if (entry->text[0] != '\0') {
         tell(entry->now_ns, "rank %" PRIu32 " cannot start: %s", entry->rank, entry->text);
-    else
+    } else {
         tell(entry->now_ns, "rank %" PRIu32 " %s", entry->rank, how);
+    }
 }
 
 static void on_trace(void *arg, const struct sc_trace_entry *entry) {
@@ -291,11 +295,12 @@ static void tell_end(const struct demo *demo, const struct sc_lab_result *result
     for (size_t i = 0; i < sizeof ns / sizeof ns[0]; i++)
         printf("%s %s %s", i == 0 ? "recovery:" : ",", names[i], sc_report_time(ns[i], time));
     putchar('\n');
-    if (result->violations != 0)
+    if (result->violations != 0) {
         printf("violation: %s\n", result->violation);
-    else if (!went_well(demo, result))
+    } else if (!went_well(demo, result)) {
         printf("violation: the run ended at token %" PRIu64 " of %" PRIu64 "\n", result->steps,
                demo->request.tokens);
+    }
 }
 
 static bool print_json(const struct demo *demo, const struct sc_lab_result *result) {
@@ -345,9 +350,10 @@ int sc_cli_demo(int argc, char **argv) {
         fprintf(stderr, "spark-comm: the run ended early: %s\n", sc_status_sentence(status));
         return EXIT_FAILURE;
     }
-    if (!demo.request.json)
+    if (!demo.request.json) {
         tell_end(&demo, &result);
-    else if (!print_json(&demo, &result))
+    } else if (!print_json(&demo, &result)) {
         return EXIT_FAILURE;
+    }
     return sc_report_end(went_well(&demo, &result) ? EXIT_SUCCESS : EXIT_FAILURE);
 }

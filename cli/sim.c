@@ -6,24 +6,21 @@
 
 #include "cli/options.h"
 #include "cli/report.h"
+#include "cli/sim_plan.h"
 #include "cli/sim_report.h"
 
 #include <argp.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define RANKS_MAX 8u
 #define RUNS_MAX 1000000u
 #define SECONDS_MAX 86400u
-#define SWARM_SECONDS 60u
 #define SECOND UINT64_C(1000000000)
-#define PLAN_BYTES_MAX (1u << 20)
 
 enum {
     OPTION_SEED = 256,
@@ -33,17 +30,6 @@ enum {
     OPTION_RUNS,
     OPTION_TRACE,
     OPTION_JSON
-};
-
-struct request {
-    uint64_t seed;
-    bool seed_given;
-    uint64_t ranks;   // 0 until given
-    uint64_t seconds; // 0 until given
-    uint64_t runs;
-    const char *faults;
-    const char *trace;
-    bool json;
 };
 
 static const struct argp_option sim_options[] = {
@@ -57,16 +43,8 @@ static const struct argp_option sim_options[] = {
     {0},
 };
 
-static bool is_swarm(const struct request *request) {
-    return strcmp(request->faults, "swarm") == 0;
-}
-
-static bool is_file(const struct request *request) {
-    return !is_swarm(request) && strcmp(request->faults, "none") != 0;
-}
-
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
-    struct request *request = state->input;
+    struct sc_sim_request *request = state->input;
     bool ok = true;
 
     switch (key) {
@@ -102,126 +80,16 @@ static const struct argp sim_argp = {
     .doc =
         "Plays simulated runs, every result checked bit for bit, and says what went wrong."
         "\vThe same seed gives the same run. The swarm draws world, clocks, work and faults from "
-        "the seed; a file says what goes wrong and when, one line each, such as\n"
+        "the seed; the last quarter of its run is for recovering, and may be too short where "
+        "--seconds is less than 60. A file says what goes wrong and when, one line each, such as\n"
         "  at op 3 of mark 5: rank 1 kill\n"
         "  after 300ms: rank 1 restart",
 };
 
-// ---- the plan -----------------------------------------------------------------------------------
-
-static bool refuse_file(const char *path, const char *why) {
-    char shown[128];
-
-    sc_text_clean(path, shown, sizeof shown);
-    fprintf(stderr, "spark-comm: --faults %s: %s; expected none, swarm or a file with a plan\n",
-            *shown != '\0' ? shown : "\"\"", why);
-    return false;
-}
-
-// Reads the whole file into text, which has room for one byte more than the most.
-static bool read_file(const char *path, char *text) {
-    // A pipe that nobody writes to must not hold the program up before it is refused.
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    struct stat info;
-    size_t have = 0;
-    ssize_t got = 1;
-
-    if (fd < 0)
-        return refuse_file(path, strerror(errno));
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        close(fd);
-        return refuse_file(path, S_ISDIR(info.st_mode) ? "is a directory" : "is no regular file");
-    }
-    while (have <= PLAN_BYTES_MAX && got != 0) {
-        got = read(fd, text + have, PLAN_BYTES_MAX + 1 - have);
-        if (got < 0 && errno != EINTR)
-            break;
-        have += got > 0 ? (size_t)got : 0;
-    }
-    int error = errno;
-    close(fd);
-    if (got < 0)
-        return refuse_file(path, strerror(error));
-    if (have > PLAN_BYTES_MAX)
-        return refuse_file(path, "has more than 1 MiB");
-    text[have] = '\0';
-    return strlen(text) == have || refuse_file(path, "holds a zero byte");
-}
-
-static bool parse_file(const struct request *request, struct sc_plan *plan) {
-    char *text = malloc(PLAN_BYTES_MAX + 2);
-    char why[512], name[128];
-    bool ok = text != NULL && read_file(request->faults, text);
-
-    if (text == NULL)
-        fprintf(stderr, "spark-comm: --faults %s: no memory to read it\n", request->faults);
-    sc_text_clean(request->faults, name, sizeof name);
-    if (ok && sc_plan_parse(plan, name, text, why, sizeof why) != SC_OK) {
-        fprintf(stderr, "spark-comm: %s\n", why);
-        ok = false;
-    }
-    free(text);
-    return ok;
-}
-
-// What the file says and what the options say must not differ, but for the seed.
-static bool check_options(const struct request *request, const struct sc_plan *plan) {
-    if (request->ranks != 0 && request->ranks != plan->core.world) {
-        fprintf(stderr, "spark-comm: --ranks %" PRIu64 ": %s says ranks %" PRIu32 "\n",
-                request->ranks, request->faults, plan->core.world);
-        return false;
-    }
-    if (request->seconds != 0 && request->seconds * SECOND != plan->duration_ns) {
-        fprintf(stderr, "spark-comm: --seconds %" PRIu64 ": %s says seconds %" PRIu64 "\n",
-                request->seconds, request->faults, plan->duration_ns / SECOND);
-        return false;
-    }
-    return true;
-}
-
-// The plan of the first run.
-static bool make_plan(struct request *request, struct sc_plan *plan) {
-    if (is_swarm(request)) {
-        if (request->seconds == 0)
-            request->seconds = SWARM_SECONDS;
-        sc_plan_swarm(plan, request->seed, (uint32_t)request->ranks, request->seconds * SECOND);
-        return true;
-    }
-    sc_plan_init(plan, request->seed, request->ranks != 0 ? (uint32_t)request->ranks : 2);
-    if (request->seconds != 0) {
-        plan->duration_ns = request->seconds * SECOND;
-        plan->quiet_ns = plan->duration_ns / 4 * 3;
-    }
-    if (!is_file(request))
-        return true;
-    if (!parse_file(request, plan) || !check_options(request, plan))
-        return false;
-    if (request->seed_given)
-        plan->sim.seed = request->seed;
-    request->seed = plan->sim.seed;
-    return true;
-}
-
-static const char *replay_line(const struct request *request, uint64_t seed, char *out,
-                               size_t bytes) {
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
-    const char *quote = request->faults[strspn(request->faults, plain)] == '\0' ? "" : "'";
-    char ranks[32] = "", length[32] = "";
-
-    if (request->ranks != 0)
-        snprintf(ranks, sizeof ranks, " --ranks %" PRIu64, request->ranks);
-    if (request->seconds != 0)
-        snprintf(length, sizeof length, " --seconds %" PRIu64, request->seconds);
-    snprintf(out, bytes, "spark-comm sim --seed %" PRIu64 "%s --faults %s%s%s%s", seed, ranks,
-             quote, request->faults, quote, length);
-    return out;
-}
-
 // ---- one run ------------------------------------------------------------------------------------
 
 struct teller {
-    const struct request *request;
+    const struct sc_sim_request *request;
     struct sc_trace_json trace;
     struct sc_progress progress;
     uint64_t next_step_ns;
@@ -250,12 +118,13 @@ static void on_trace(void *arg, const struct sc_trace_entry *entry) {
                          (double)entry->now_ns / 1e9);
         return;
     }
-    if (is_worth_a_line(teller, entry) && sc_trace_line(entry, line, sizeof line))
+    if (is_worth_a_line(teller, entry) && sc_trace_line(entry, line, sizeof line)) {
         printf("%5" PRIu64 ".%06" PRIu64 "  %s\n", entry->now_ns / SECOND,
                entry->now_ns % SECOND / 1000, line);
+    }
 }
 
-static bool report_trace(const struct request *request, const char *why) {
+static bool report_trace(const struct sc_sim_request *request, const char *why) {
     char shown[128];
 
     sc_text_clean(request->trace, shown, sizeof shown);
@@ -263,7 +132,7 @@ static bool report_trace(const struct request *request, const char *why) {
     return false;
 }
 
-static int play_one(const struct request *request, const struct sc_plan *plan) {
+static int play_one(const struct sc_sim_request *request, const struct sc_plan *plan) {
     struct teller teller = {.request = request};
     const struct sc_lab_options options = {.on_trace = on_trace, .arg = &teller};
     struct sc_lab_result result;
@@ -282,17 +151,18 @@ static int play_one(const struct request *request, const struct sc_plan *plan) {
         .seed = request->seed,
         .ranks = plan->core.world,
         .faults = request->faults,
-        .replay = replay_line(request, request->seed, replay, sizeof replay),
+        .replay = sc_sim_replay(request, request->seed, replay, sizeof replay),
         .real_s = (double)sc_progress_end(&teller.progress) / 1e9,
     };
     if (status != SC_OK) {
         fprintf(stderr, "spark-comm: the run ended early: %s\n", sc_status_sentence(status));
         return EXIT_FAILURE;
     }
-    if (!request->json)
+    if (!request->json) {
         sc_sim_report_run(&played, &result);
-    else if (!sc_sim_report_run_json(&played, &result))
+    } else if (!sc_sim_report_run_json(&played, &result)) {
         return EXIT_FAILURE;
+    }
     return sc_report_end(written && result.violations == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
@@ -358,7 +228,7 @@ static sc_status play_plan(struct sc_plan *plan, struct crowd *crowd, struct sc_
     return status;
 }
 
-static int play_many(const struct request *request, struct sc_plan *plan) {
+static int play_many(const struct sc_sim_request *request, struct sc_plan *plan) {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     struct crowd crowd = {.runs = request->runs};
     struct sc_lab_many many;
@@ -366,12 +236,13 @@ static int play_many(const struct request *request, struct sc_plan *plan) {
     sc_status status;
 
     sc_progress_begin(&crowd.progress);
-    if (is_swarm(request))
+    if (sc_sim_is_swarm(request)) {
         status = sc_lab_many(request->seed, request->runs, (uint32_t)request->ranks,
                              request->seconds * SECOND, processors > 0 ? (uint32_t)processors : 1,
                              on_progress, &crowd, &many);
-    else
+    } else {
         status = play_plan(plan, &crowd, &many);
+    }
     uint64_t real_ns = sc_progress_end(&crowd.progress);
     if (status != SC_OK) {
         fprintf(stderr, "spark-comm: the runs ended early: %s\n", sc_status_sentence(status));
@@ -379,26 +250,27 @@ static int play_many(const struct request *request, struct sc_plan *plan) {
     }
     const struct sc_sim_played played = {
         .seed = request->seed,
-        .ranks = is_swarm(request) ? request->ranks : plan->core.world,
+        .ranks = sc_sim_is_swarm(request) ? request->ranks : plan->core.world,
         .faults = request->faults,
-        .replay = replay_line(request, many.first_failed_seed, replay, sizeof replay),
+        .replay = sc_sim_replay(request, many.first_failed_seed, replay, sizeof replay),
         .real_s = (double)real_ns / 1e9,
     };
-    if (!request->json)
+    if (!request->json) {
         sc_sim_report_many(&played, &many);
-    else if (!sc_sim_report_many_json(&played, &many))
+    } else if (!sc_sim_report_many_json(&played, &many)) {
         return EXIT_FAILURE;
+    }
     return sc_report_end(many.failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
 int sc_cli_sim(int argc, char **argv) {
     static struct sc_plan plan;
-    struct request request = {.seed = 1, .runs = 1, .faults = "swarm"};
+    struct sc_sim_request request = {.seed = 1, .runs = 1, .faults = "swarm"};
 
     argp_err_exit_status = SC_EXIT_USAGE;
     if (argp_parse(&sim_argp, argc, argv, 0, NULL, &request) != 0)
         return SC_EXIT_USAGE;
-    if (!make_plan(&request, &plan))
+    if (!sc_sim_plan_make(&request, &plan))
         return SC_EXIT_USAGE;
     return request.runs > 1 ? play_many(&request, &plan) : play_one(&request, &plan);
 }

@@ -23,11 +23,12 @@ static double throughput(const struct sc_sim_played *played, const struct sc_lab
 // ---- one run ------------------------------------------------------------------------------------
 
 void sc_sim_report_run(const struct sc_sim_played *played, const struct sc_lab_result *result) {
-    if (result->violations == 0)
+    if (result->violations == 0) {
         printf("verdict: ok");
-    else
+    } else {
         printf("verdict: %" PRIu32 " violation%s", result->violations,
                result->violations == 1 ? "" : "s");
+    }
     printf(", %" PRIu64 " ops verified, %" PRIu64 " recoveries, trace %016" PRIx64 "\n",
            result->ops_verified, result->recoveries, result->hash);
     if (result->violations != 0)
@@ -96,10 +97,11 @@ static void print_virtual_time(uint64_t ns) {
     uint64_t minutes = ns / 60000000000u;
 
     printf(LABEL "%.1f s", "virtual time", seconds(ns));
-    if (minutes >= 60)
+    if (minutes >= 60) {
         printf(" (%" PRIu64 " h %" PRIu64 " min)", minutes / 60, minutes % 60);
-    else if (minutes > 0)
+    } else if (minutes > 0) {
         printf(" (%" PRIu64 " min)", minutes);
+    }
     putchar('\n');
 }
 
@@ -116,19 +118,22 @@ void sc_sim_report_many(const struct sc_sim_played *played, const struct sc_lab_
     printf(LABEL "%" PRIu64 "\n", "epochs", many->epochs);
     printf(LABEL "%" PRIu64 "\n", "runs played twice", many->replayed);
     printf("faults injected\n");
-    for (int kind = 0; kind < SC_SIM_FAULT_COUNT; kind++)
+    for (int kind = 0; kind < SC_SIM_FAULT_COUNT; kind++) {
         printf("  %-26s%" PRIu64 "\n", sc_sim_fault_name((enum sc_sim_fault_kind)kind),
                many->faults[kind]);
-    for (int verb = SC_PLAN_fault + 1; verb < SC_PLAN_VERB_COUNT; verb++)
+    }
+    for (int verb = SC_PLAN_fault + 1; verb < SC_PLAN_VERB_COUNT; verb++) {
         printf("  %-26s%" PRIu64 "\n", sc_plan_verb_name((enum sc_plan_verb)verb),
                many->verbs[verb]);
+    }
     printf(LABEL "%016" PRIx64 "\n", "trace of all runs", many->hash);
-    if (many->failed == 0)
+    if (many->failed == 0) {
         puts("verdict: ok");
-    else
+    } else {
         printf("verdict: %" PRIu64 " of %" PRIu64 " runs failed, first seed %" PRIu64
                "\nviolation: %s\nreplay: %s\n",
                many->failed, many->runs, many->first_failed_seed, many->violation, played->replay);
+    }
 }
 
 static bool add_failure(cJSON *object, const struct sc_sim_played *played,

@@ -95,17 +95,19 @@ sc_status welcome_greets(struct sc_core *c, const struct sc_event *in, struct sc
     return SC_OK;
 }
 
-static void note_refusal(struct sc_actions *out, uint32_t rank, sc_status code, uint64_t mine,
-                         uint64_t theirs) {
+static void note_refusal(struct sc_actions *out, uint32_t rank, sc_status code, uint64_t field,
+                         uint64_t mine, uint64_t theirs) {
     sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_REFUSED,
-                                            .rank = rank, .status = code, .a = mine, .b = theirs});
+                                            .rank = rank, .status = code, .mask = field,
+                                            .a = mine, .b = theirs});
 }
 
 sc_status refusal_is_heeded(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     if (in->u.frame.link != c->call_link || c->call != SC_CALL_WELCOME)
         return SC_PROTOCOL;
     const struct sc_cause *why = &in->u.frame.frame->u.cause;
-    note_refusal(out, c->config.rank, (sc_status)why->code, why->value[0], why->value[1]);
+    note_refusal(out, c->config.rank, (sc_status)why->code, why->field, why->value[0],
+                 why->value[1]);
     act_drop(out, c->call_link);
     call_fails(c);
     // The coordinator's own misfortune is no verdict on us; these three are.
@@ -125,7 +127,7 @@ static sc_status refuse(struct sc_core *c, uint64_t link, uint32_t rank, sc_stat
                                             .link = link, .rank = field, .status = code,
                                             .a = mine, .b = theirs});
     act_drop(out, link);
-    note_refusal(out, rank, code, mine, theirs);
+    note_refusal(out, rank, code, field, mine, theirs);
     return SC_OK;
 }
 

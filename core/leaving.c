@@ -223,10 +223,11 @@ sc_status close_leaves(struct sc_core *c, const struct sc_event *in, struct sc_a
     if (c->state == SC_STATE_CLOSED || c->closing)
         return SC_CLOSED;
     c->closing = 1;
-    const struct sc_cause cause = {.code = in->u.final ? SC_PEER_LEFT : SC_CLOSED,
-                                   .suspect = c->config.rank};
-    if (c->state != SC_STATE_FAILED)
+    const struct sc_cause cause = {.code = SC_CLOSED, .suspect = c->config.rank};
+    if (c->state != SC_STATE_FAILED) {
         c->terminal = cause; // what BYE tells
+        c->terminal.code = in->u.final ? SC_PEER_LEFT : SC_CLOSED;
+    }
     if (in_epoch(c))
         sc_leave_epoch(c, &cause, out);
     act_send(out, SC_FRAME_BYE, sc_linked_mask(c), 0);

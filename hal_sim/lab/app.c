@@ -209,8 +209,8 @@ static bool submit_layers(struct life *life) {
     while (app->layer < lab->plan->work.layers) {
         if (lab_fire_at_op(lab, life->seat->rank, app->step - 1, app->layer + 1))
             return false;
-        if (app->phase != APP_RUNNING)
-            return false; // the entry was a reconnect or a close
+        if (app->phase != APP_RUNNING || life->paused)
+            return false; // the entry was a reconnect, a close or a pause
         enqueue_kernel(life, app->layer);
         sc_status status = submit_layer(life, app->layer);
         if (status == SC_BUSY)
@@ -262,7 +262,8 @@ static bool replay_step(struct life *life) {
     struct lab *lab = life->seat->lab;
     struct app *app = &life->app;
     uint32_t layers = lab->plan->work.layers;
-    if (lab_fire_at_op(lab, life->seat->rank, app->step - 1, 1) || app->phase != APP_RUNNING)
+    if (lab_fire_at_op(lab, life->seat->rank, app->step - 1, 1) || app->phase != APP_RUNNING ||
+        life->paused)
         return false;
     sc_status status = app->capture == 0 ? capture_step(life) : SC_OK;
     if (status != SC_OK && app->phase == APP_RUNNING && status != SC_EPOCH_LOST) {

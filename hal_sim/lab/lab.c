@@ -46,9 +46,12 @@ void lab_violation(struct lab *lab, uint32_t rank, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    char whose[24] = "";
+    if (rank != SC_RANK_NONE)
+        snprintf(whose, sizeof whose, " rank %u", rank);
     if (lab->result->violations++ == 0)
-        snprintf(lab->result->violation, sizeof lab->result->violation, "at %.6f s rank %u: %s",
-                 (double)lab_now(lab) / 1e9, rank, text);
+        snprintf(lab->result->violation, sizeof lab->result->violation, "at %.6f s%s: %s",
+                 (double)lab_now(lab) / 1e9, whose, text);
     lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_VIOLATION, .rank = rank,
                                            .text = text});
 }
@@ -100,6 +103,7 @@ static void on_unpause(void *arg) {
             continue;
         lives[i]->paused = false;
         sc_sim_resume(lives[i]->process);
+        sc_sim_timer(lives[i]->process, lab_now(seat->lab));
     }
 }
 

@@ -20,10 +20,15 @@ static void on_notice(void *arg, const struct sc_action *notice) {
         life->agreed = notice->a;
     if (notice->kind == SC_NOTICE_STATE)
         life->state = (uint32_t)notice->b;
+    struct sc_core_view view;
+    if (life->pump != NULL) // not yet while it opens
+        sc_pump_view(life->pump, &view);
+    bool caused = notice->kind == SC_NOTICE_STATE && notice->status != SC_OK && life->pump != NULL;
     lab_trace(life->seat->lab, (struct sc_trace_entry){.kind = SC_TRACE_NOTICE,
                                                        .rank = life->seat->rank,
                                                        .epoch = notice->epoch,
-                                                       .notice = notice});
+                                                       .notice = notice,
+                                                       .cause = caused ? &view.cause : NULL});
     if (notice->kind == SC_NOTICE_STATE)
         oracle_state(life, notice);
 }
@@ -90,6 +95,7 @@ struct life *life_spawn(struct seat *seat) {
     const struct sc_hal_check_config checked = {
         .capacity_bytes = lab->plan->core.capacity_bytes, .on_breach = on_breach, .arg = life};
     char why[256] = "the simulator has no memory";
+    trace_life(life, SC_TRACE_SPAWN, "");
     if (sc_sim_spawn(lab->sim, seat->rank, on_wake, life, &life->process) != SC_OK ||
         sc_hal_check_create(sc_sim_device(life->process), &checked, &life->check) != SC_OK ||
         open_pump(life, why, sizeof why) != SC_OK || app_open(life) != SC_OK) {
@@ -100,7 +106,6 @@ struct life *life_spawn(struct seat *seat) {
     struct sc_core_view view;
     sc_pump_view(life->pump, &view);
     life->incarnation = view.incarnation;
-    trace_life(life, SC_TRACE_SPAWN, "");
     sc_sim_timer(life->process, lab_now(lab));
     return life;
 }
@@ -132,6 +137,8 @@ void life_run(struct life *life) {
         uint64_t app_at = app_run(life);
         if (seat->life != life && seat->ghost != life)
             return; // it ended in there
+        if (life->paused)
+            return; // its thread stands still where it was
         at = pump_at < app_at ? pump_at : app_at;
         if (app_at > lab_now(seat->lab))
             break;

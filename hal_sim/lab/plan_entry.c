@@ -307,10 +307,11 @@ static void add_trigger(struct text *text, const struct sc_plan_entry *entry) {
     add(text, "at ");
     if (!names_rank(entry, &named) || named != entry->at_rank)
         add(text, "rank %" PRIu32 " ", entry->at_rank);
-    if (entry->trigger == SC_PLAN_AT_OP)
+    if (entry->trigger == SC_PLAN_AT_OP) {
         add(text, "op %" PRIu64 " of mark %" PRIu64, entry->op, entry->mark + 1);
-    else
+    } else {
         add(text, "mark %" PRIu64, entry->mark);
+    }
 }
 
 static void add_fault(struct text *text, const struct sc_sim_fault *fault) {

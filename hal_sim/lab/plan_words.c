@@ -23,9 +23,10 @@ bool sc_plan_refuse(struct sc_plan_line *line, const char *format, ...) {
         va_end(arguments);
     }
     // Words are repeated as they came; the sentence stays on one line all the same.
-    for (char *at = line->why; *at != '\0'; at++)
+    for (char *at = line->why; *at != '\0'; at++) {
         if ((unsigned char)*at < 0x20 || *at == 0x7F)
             *at = '?';
+    }
     return false;
 }
 
@@ -59,9 +60,9 @@ bool sc_plan_cut(struct sc_plan_line *line, const char *statement, size_t bytes)
                                   SC_PLAN_WORDS_MAX);
         }
         line->words[count++] = to;
-        do
+        do {
             *to++ = statement[at++];
-        while (at < bytes && !is_blank(statement[at]) && statement[at] != ':' && to[-1] != ':');
+        } while (at < bytes && !is_blank(statement[at]) && statement[at] != ':' && to[-1] != ':');
         *to++ = '\0';
     }
     line->words[count] = NULL;
@@ -73,12 +74,13 @@ bool sc_plan_take(struct sc_plan_line *line, const char *name) {
     const char *at = line->words[word];
 
     for (; *name != '\0' && at != NULL; name++) {
-        if (is_joint(*name) && *at == '\0')
+        if (is_joint(*name) && *at == '\0') {
             at = line->words[++word];
-        else if (*at == *name || (is_joint(*name) && is_joint(*at)))
+        } else if (*at == *name || (is_joint(*name) && is_joint(*at))) {
             at++;
-        else
+        } else {
             return false;
+        }
     }
     if (at == NULL || *at != '\0')
         return false;
@@ -114,10 +116,11 @@ static bool read_digits(const char **text, uint64_t *out) {
     const char *at = *text;
     uint64_t value = 0;
 
-    for (; *at >= '0' && *at <= '9'; at++)
+    for (; *at >= '0' && *at <= '9'; at++) {
         if (__builtin_mul_overflow(value, 10u, &value) ||
             __builtin_add_overflow(value, (uint64_t)(*at - '0'), &value))
             return false;
+    }
     if (at == *text)
         return false;
     *text = at;

@@ -189,20 +189,25 @@ static void add_refused(struct line *line, const struct sc_trace_entry *entry) {
     uint64_t here = by_us ? notice->a : notice->b;
     uint64_t there = by_us ? notice->b : notice->a;
 
-    if (by_us)
+    if (by_us) {
         add(line, "refuses rank %" PRIu32 " ", notice->rank);
-    else
+    } else {
         add(line, "is refused ");
+    }
     add(line, "%s: ", sc_status_name((sc_status)notice->status));
-    if (notice->status == SC_DUP_RANK)
+    if (notice->status == SC_DUP_RANK) {
         add(line, "incarnation %016" PRIx64 " here, %016" PRIx64 " there", here, there);
-    else if (notice->status == SC_FENCED)
+    } else if (notice->status == SC_FENCED) {
         add(line, "epoch %" PRIu64 " here, %" PRIu64 " there", epoch_count(here),
             epoch_count(there));
-    else if (notice->status == SC_STALE)
+    } else if (notice->status == SC_STALE) {
         add(line, "hello %" PRIu64 " here, %" PRIu64 " there", here, there);
-    else
-        add(line, "values %" PRIu64 " here, %" PRIu64 " there", here, there);
+    } else if (notice->status == SC_CONFIG) {
+        add(line, "%s %" PRIu64 " here, %" PRIu64 " there",
+            sc_config_field_name((enum sc_config_field)notice->mask), here, there);
+    } else {
+        add(line, "it has failed itself");
+    }
 }
 
 static void add_notice(struct line *line, const struct sc_trace_entry *entry) {
@@ -241,6 +246,10 @@ static void add_ready(struct line *line, const struct sc_trace_entry *entry) {
     if (highest_ready == 0)
         return; // nobody was READY before: nothing to recover
     add(line, " recovery:");
+    if (recovery->ranks[entry->rank].ready_epoch == 0) {
+        add(line, " as a newcomer, mark %" PRIu64, mark);
+        return;
+    }
     add_ranks(line, fresh);
     add(line, "%s mark %" PRIu64, fresh != 0 ? " fresh," : "", mark);
 }
@@ -257,19 +266,16 @@ bool sc_trace_line(const struct sc_trace_entry *entry, char *out, size_t bytes) 
     if (bytes == 0 || entry->kind == SC_TRACE_OP)
         return false;
     out[0] = '\0';
-    if (entry->kind == SC_TRACE_VIOLATION || entry->kind == SC_TRACE_FAULT)
+    if (entry->kind == SC_TRACE_VIOLATION || entry->kind == SC_TRACE_FAULT) {
         add(&line, "%s%s", entry->kind == SC_TRACE_FAULT ? "fault" : "violation",
             entry->rank != SC_RANK_NONE ? " " : "");
+    }
     if (entry->rank != SC_RANK_NONE)
         add(&line, "rank %" PRIu32, entry->rank);
     switch (entry->kind) {
     case SC_TRACE_NOTICE:
         add(&line, " ");
         add_notice(&line, entry);
-        break;
-    case SC_TRACE_CAUSE:
-        add(&line, " leaves epoch %" PRIu64 ":", epoch);
-        add_cause(&line, entry->rank, entry->cause);
         break;
     case SC_TRACE_READY:
         add(&line, " ");
@@ -280,7 +286,7 @@ bool sc_trace_line(const struct sc_trace_entry *entry, char *out, size_t bytes) 
         if (text[0] != '\0')
             add(&line, " cannot start: %s", text);
         else
-            add(&line, " starts as incarnation %016" PRIx64, entry->a);
+            add(&line, " starts");
         break;
     case SC_TRACE_END: add(&line, " ends: %s", text); break;
     case SC_TRACE_STEP:

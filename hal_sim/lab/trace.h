@@ -9,11 +9,10 @@
 #include <stdio.h>
 
 enum sc_trace_kind {
-    SC_TRACE_NOTICE,   // a NOTIFY action: notice
-    SC_TRACE_CAUSE,    // why `rank` left an epoch: cause, epoch
+    SC_TRACE_NOTICE,   // a NOTIFY action: notice; cause, where a change of state has one
     SC_TRACE_READY,    // recovery record taken: recovery
     SC_TRACE_FAULT,    // text: what was injected, as it would be written in a plan
-    SC_TRACE_SPAWN,    // a: incarnation; text: how its open failed, or empty
+    SC_TRACE_SPAWN,    // a process started; text: why it then could not open, or empty
     SC_TRACE_END,      // a process ended; text: why
     SC_TRACE_STEP,     // a: mark committed, b: ops verified in it
     SC_TRACE_OP,       // a: seq, b: digest of the result; only hashed

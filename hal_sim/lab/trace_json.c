@@ -72,10 +72,11 @@ static void put_instant(struct sc_trace_json *json, const struct sc_trace_entry 
         unsigned char c = (unsigned char)*line;
         if (c == '"' || c == '\\')
             escaped[used++] = '\\';
-        if (c < 0x20)
+        if (c < 0x20) {
             used += (size_t)snprintf(escaped + used, 7, "\\u%04x", (unsigned)c);
-        else
+        } else {
             escaped[used++] = (char)c;
+        }
     }
     escaped[used] = '\0';
     put(json,
