@@ -134,9 +134,11 @@ static bool make_plan(struct demo *demo) {
 
 // ---- telling ------------------------------------------------------------------------------------
 
-__attribute__((format(printf, 2, 3))) static void tell(uint64_t now_ns, const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static void tell(struct demo *demo, uint64_t now_ns,
+                                                       const char *format, ...) {
     va_list arguments;
 
+    sc_progress_clear(&demo->progress);
     printf("%5" PRIu64 ".%06" PRIu64 " s  ", now_ns / SECOND, now_ns % SECOND / 1000);
     va_start(arguments, format);
     vprintf(format, arguments);
@@ -158,13 +160,13 @@ static void tell_head(const struct demo *demo) {
     printf("times   virtual: simulated, with the durations measured on a pair of NVLink GPUs\n\n");
 }
 
-static void tell_decoded(const struct demo *demo, uint64_t first, uint64_t last) {
+static void tell_decoded(struct demo *demo, uint64_t first, uint64_t last) {
     if (first < last) {
-        tell(demo->decoded_ns,
+        tell(demo, demo->decoded_ns,
              "tokens %" PRIu64 " to %" PRIu64 " decoded, %" PRIu64 " all-reduces each", first, last,
              demo->model.moe_layers);
     } else if (first == last) {
-        tell(demo->decoded_ns, "token %" PRIu64 " decoded, %" PRIu64 " all-reduces", first,
+        tell(demo, demo->decoded_ns, "token %" PRIu64 " decoded, %" PRIu64 " all-reduces", first,
              demo->model.moe_layers);
     }
 }
@@ -177,8 +179,9 @@ static void tell_step(struct demo *demo, const struct sc_trace_entry *entry) {
         return;
     demo->decoded_ns = entry->now_ns;
     if (demo->killed_ns != 0 && entry->a == request->kill_at) {
-        tell(entry->now_ns, "token %" PRIu64 " decoded, from its beginning, in epoch %" PRIu64,
-             entry->a, entry->epoch >> 24);
+        tell(demo, entry->now_ns,
+             "token %" PRIu64 " decoded, from its beginning, in epoch %" PRIu64, entry->a,
+             entry->epoch >> 24);
     } else if (entry->a == request->tokens) {
         tell_decoded(demo, request->kill_at + 1, request->tokens);
     }
@@ -191,29 +194,30 @@ static void tell_fault(struct demo *demo, const struct sc_trace_entry *entry) {
         return; // the restart; the new process tells itself
     tell_decoded(demo, 1, demo->mark[0] < demo->mark[1] ? demo->mark[0] : demo->mark[1]);
     demo->killed_ns = entry->now_ns;
-    tell(entry->now_ns,
+    tell(demo, entry->now_ns,
          "rank 1 is killed in token %" PRIu64 ", before its all-reduce of layer "
          "%" PRIu64,
          request->kill_at, demo->kill_layer);
 }
 
-static void tell_state(const struct demo *demo, const struct sc_trace_entry *entry) {
+static void tell_state(struct demo *demo, const struct sc_trace_entry *entry) {
     const struct sc_action *notice = entry->notice;
     char time[SC_REPORT_TIME_BYTES];
 
-    if (notice->kind != SC_NOTICE_STATE || entry->rank != 0 || demo->killed_ns == 0)
+    bool done = demo->mark[0] == demo->request.tokens && demo->mark[1] == demo->request.tokens;
+    if (notice->kind != SC_NOTICE_STATE || entry->rank != 0 || demo->killed_ns == 0 || done)
         return;
-    if (notice->a == SC_STATE_READY && demo->ready_epoch == notice->epoch &&
-        notice->status != SC_PEER_LEFT) {
-        tell(entry->now_ns,
+    if (notice->a == SC_STATE_READY && demo->ready_epoch == notice->epoch) {
+        tell(demo, entry->now_ns,
              "rank 0 sees %s of rank %" PRIu32 ", %s after the kill, and aborts "
              "epoch %" PRIu64,
              sc_status_name((sc_status)notice->status), notice->rank,
              sc_report_time(entry->now_ns - demo->killed_ns, time), notice->epoch >> 24);
     } else if (notice->b == SC_STATE_RENDEZVOUS) {
-        tell(entry->now_ns, "rank 0 is clean: its process, weights and caches were never touched");
+        tell(demo, entry->now_ns,
+             "rank 0 is clean: its process, weights and caches were never touched");
     } else if (notice->b == SC_STATE_JOINING) {
-        tell(entry->now_ns, "both ranks are there and form a new communicator");
+        tell(demo, entry->now_ns, "both ranks are there and form a new communicator");
     }
 }
 
@@ -226,19 +230,19 @@ static void tell_ready(struct demo *demo, const struct sc_trace_entry *entry) {
     demo->ready_epoch = recovery->epoch;
     demo->ready |= 1u << entry->rank;
     if (demo->killed_ns != 0 && entry->rank == 0 && sc_trace_line(entry, line, sizeof line))
-        tell(entry->now_ns, "%s", line);
+        tell(demo, entry->now_ns, "%s", line);
     if (demo->ready == (1u << RANKS) - 1)
-        tell(entry->now_ns, "both ranks are READY in epoch %" PRIu64, recovery->epoch >> 24);
+        tell(demo, entry->now_ns, "both ranks are READY in epoch %" PRIu64, recovery->epoch >> 24);
 }
 
-static void tell_spawn(const struct demo *demo, const struct sc_trace_entry *entry) {
+static void tell_spawn(struct demo *demo, const struct sc_trace_entry *entry) {
     const char *how =
         demo->killed_ns == 0 ? "starts" : "starts again, a new process with nothing but its place";
 
     if (entry->text[0] != '\0') {
-        tell(entry->now_ns, "rank %" PRIu32 " cannot start: %s", entry->rank, entry->text);
+        tell(demo, entry->now_ns, "rank %" PRIu32 " cannot start: %s", entry->rank, entry->text);
     } else {
-        tell(entry->now_ns, "rank %" PRIu32 " %s", entry->rank, how);
+        tell(demo, entry->now_ns, "rank %" PRIu32 " %s", entry->rank, how);
     }
 }
 
@@ -261,7 +265,7 @@ static void on_trace(void *arg, const struct sc_trace_entry *entry) {
     case SC_TRACE_SPAWN: tell_spawn(demo, entry); break;
     case SC_TRACE_VIOLATION:
         if (sc_trace_line(entry, line, sizeof line))
-            tell(entry->now_ns, "%s", line);
+            tell(demo, entry->now_ns, "%s", line);
         break;
     default: break;
     }

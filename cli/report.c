@@ -29,12 +29,13 @@ void sc_progress_begin(struct sc_progress *progress) {
 
 void sc_progress_show(struct sc_progress *progress, const char *format, ...) {
     uint64_t now = now_ns();
-    uint64_t every_ns = progress->shown ? REDRAW_NS : SECOND;
+    uint64_t every_ns = progress->begun ? REDRAW_NS : SECOND;
     va_list arguments;
 
     if (now - progress->shown_ns < (progress->terminal ? every_ns : 10 * SECOND))
         return;
     progress->shown_ns = now;
+    progress->begun = true;
     progress->shown = progress->terminal;
     if (progress->terminal)
         fputs("\r\033[K", stderr);
@@ -46,10 +47,14 @@ void sc_progress_show(struct sc_progress *progress, const char *format, ...) {
     fflush(stderr);
 }
 
-uint64_t sc_progress_end(struct sc_progress *progress) {
+void sc_progress_clear(struct sc_progress *progress) {
     if (progress->shown)
         fputs("\r\033[K", stderr);
     progress->shown = false;
+}
+
+uint64_t sc_progress_end(struct sc_progress *progress) {
+    sc_progress_clear(progress);
     return now_ns() - progress->started_ns;
 }
 

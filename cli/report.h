@@ -14,12 +14,15 @@ struct sc_progress {
     uint64_t started_ns;
     uint64_t shown_ns;
     bool terminal;
-    bool shown; // a line that end must clear
+    bool begun; // a line was shown
+    bool shown; // … and stands there now
 };
 void sc_progress_begin(struct sc_progress *progress);
 __attribute__((format(printf, 2, 3))) void sc_progress_show(struct sc_progress *progress,
                                                             const char *format, ...);
-// Clears the line. Returns the real time since begin.
+// Takes the line off the terminal, so that something else can be printed; show draws it again.
+void sc_progress_clear(struct sc_progress *progress);
+// Clears the line for good. Returns the real time since begin.
 uint64_t sc_progress_end(struct sc_progress *progress);
 
 #define SC_REPORT_TIME_BYTES 32u

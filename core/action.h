@@ -44,6 +44,7 @@ enum sc_notice {
     SC_NOTICE_AGREED,   // a: seq up to which all ranks' digests agree
     SC_NOTICE_CAPTURES, // a: captures that the application must release before recovery goes on
     SC_NOTICE_GREETED,  // rank: its link is up
+    SC_NOTICE_BREACH,   // rank: it broke the protocol, and its link was dropped
 };
 
 struct sc_action {

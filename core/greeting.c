@@ -282,12 +282,18 @@ sc_status link_down(struct sc_core *c, const struct sc_event *in, struct sc_acti
     uint64_t link = in->u.link_down.link;
     struct sc_peer *peer = sc_peer_by_link(c, link);
     struct sc_pending *pending = pending_by_link(c, link);
-    if (peer != NULL)
-        sc_peer_gone(c, (uint32_t)(peer - c->peers), SC_PEER_DEAD, out);
-    else if (pending != NULL)
+    bool breach = in->u.link_down.status == SC_PROTOCOL;
+    if (peer != NULL) {
+        uint32_t rank = (uint32_t)(peer - c->peers);
+        if (breach)
+            sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY, .rank = rank,
+                                                    .kind = SC_NOTICE_BREACH});
+        sc_peer_gone(c, rank, breach ? SC_PROTOCOL : SC_PEER_DEAD, out);
+    } else if (pending != NULL) {
         forget_pending(c, pending);
-    else if (!is_coordinator(c) && link == c->call_link && c->call != SC_CALL_IDLE)
+    } else if (!is_coordinator(c) && link == c->call_link && c->call != SC_CALL_IDLE) {
         call_fails(c);
+    }
     return SC_OK;
 }
 

@@ -157,16 +157,10 @@ static sc_status frame_arrives(struct sc_core *c, const struct sc_event *in,
         may ? frames[frame->kind].cells[c->state](c, in, out) : breach(c, in, out);
     if (verdict != SC_PROTOCOL)
         return verdict;
-    peer = sc_peer_by_link(c, link);
-    if (peer != NULL) {
-        act_drop(out, link);
-        sc_peer_gone(c, (uint32_t)(peer - c->peers), SC_PROTOCOL, out);
-    } else {
-        struct sc_event down = *in;
-        down.u.link_down.link = link;
-        act_drop(out, link);
-        (void)link_down(c, &down, out);
-    }
+    act_drop(out, link);
+    const struct sc_event down = {.type = SC_EVENT_LINK_DOWN,
+                                  .u.link_down = {.link = link, .status = SC_PROTOCOL}};
+    (void)link_down(c, &down, out);
     return verdict;
 }
 

@@ -209,8 +209,8 @@ static bool submit_layers(struct life *life) {
     while (app->layer < lab->plan->work.layers) {
         if (lab_fire_at_op(lab, life->seat->rank, app->step - 1, app->layer + 1))
             return false;
-        if (app->phase != APP_RUNNING || life->paused)
-            return false; // the entry was a reconnect, a close or a pause
+        if (app->phase != APP_RUNNING || life->paused || app->stalled_until_ns > lab_now(lab))
+            return false; // the entry was a reconnect, a close, a pause or a stall
         enqueue_kernel(life, app->layer);
         sc_status status = submit_layer(life, app->layer);
         if (status == SC_BUSY)
@@ -412,9 +412,22 @@ static bool ended_by_itself(struct life *life) {
     return true;
 }
 
+// A thread that comes back goes on where it was, in the epoch it believes in.
+static uint64_t stalled(struct life *life) {
+    struct app *app = &life->app;
+    if (app->stalled_until_ns > lab_now(life->seat->lab))
+        return app->stalled_until_ns;
+    app->stalled_until_ns = 0;
+    if (app->phase == APP_RUNNING)
+        (void)run_step(life);
+    return 0;
+}
+
 uint64_t app_run(struct life *life) {
     struct lab *lab = life->seat->lab;
     struct app *app = &life->app;
+    if (app->stalled_until_ns != 0)
+        return stalled(life);
     if (life->dirty)
         follow_state(life);
     bool useless = app->capture != 0 && (app->phase == APP_AWAY || app->phase == APP_CLOSED);

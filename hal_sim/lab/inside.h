@@ -43,6 +43,7 @@ struct app {
     uint64_t newest_completed; // number
     uint32_t submitting; // seqs at stake in the submit under way: if it fails, they are spent
     uint64_t slow_kernel_ns;
+    uint64_t stalled_until_ns; // its thread is busy elsewhere; it looks at nothing meanwhile
     uint64_t streams[LAB_STREAMS_MAX];
     uint64_t capture;       // the step as a graph, for app.epoch; 0: none
     uint64_t release_at_ns; // when it lets go of a capture that a loss has made useless
@@ -59,6 +60,7 @@ struct life {
     uint64_t incarnation;
     bool paused;
     bool broken; // one of its device's verbs was made to fail: it may be unable to clean up
+    bool unregistered; // a registration of its was made to yield nothing
     bool dirty; // notices arrived that the application has not looked at
     uint32_t state;
     uint64_t submitted; // highest seq of app.epoch

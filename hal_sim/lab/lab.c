@@ -197,6 +197,10 @@ static bool act_entry(struct lab *lab, const struct sc_plan_entry *entry) {
         return close_seat(seat, false, entry->duration_ns);
     case SC_PLAN_reconnect:
         return reconnect_seat(seat);
+    case SC_PLAN_stall:
+        if (seat->life != NULL)
+            seat->life->app.stalled_until_ns = lab_now(lab) + entry->duration_ns;
+        return seat->life != NULL;
     case SC_PLAN_slow_kernel:
         if (seat->life != NULL)
             seat->life->app.slow_kernel_ns = entry->duration_ns;
@@ -212,6 +216,22 @@ static bool act_entry(struct lab *lab, const struct sc_plan_entry *entry) {
 
 static void fire_followers(struct lab *lab, uint32_t index);
 
+// Tells the oracles what they must not take for a defect of ours.
+static void note_entry(struct lab *lab, const struct sc_plan_entry *entry) {
+    uint64_t behind_ns = lab->plan->core.timing.behind_ns;
+    bool harmless = entry->verb == SC_PLAN_restart || entry->verb == SC_PLAN_heal ||
+                    ((entry->verb == SC_PLAN_slow_kernel || entry->verb == SC_PLAN_stall) &&
+                     (behind_ns == 0 || entry->duration_ns < behind_ns));
+    if (!harmless)
+        oracle_fault(lab, disturbance(lab, entry));
+    struct life *life = lab->seats[entry->fault.a].life;
+    bool breaks = entry->fault.kind == SC_SIM_verb_fails || entry->fault.kind == SC_SIM_context_lost;
+    if (entry->verb != SC_PLAN_fault || life == NULL)
+        return;
+    life->broken |= breaks;
+    life->unregistered |= breaks || entry->fault.kind == SC_SIM_register_null;
+}
+
 static void fire(struct lab *lab, uint32_t index) {
     const struct sc_plan_entry *entry = &lab->plan->entries[index];
     char text[SC_PLAN_LINE_BYTES];
@@ -222,16 +242,7 @@ static void fire(struct lab *lab, uint32_t index) {
     if (sc_plan_entry_text(entry, text, sizeof text))
         lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_FAULT, .rank = SC_RANK_NONE,
                                                .text = text});
-    uint64_t behind_ns = lab->plan->core.timing.behind_ns;
-    bool harmless = entry->verb == SC_PLAN_restart || entry->verb == SC_PLAN_heal ||
-                    (entry->verb == SC_PLAN_slow_kernel &&
-                     (behind_ns == 0 || entry->duration_ns < behind_ns));
-    if (!harmless)
-        oracle_fault(lab, disturbance(lab, entry));
-    struct life *life = lab->seats[entry->fault.a].life;
-    bool breaks = entry->fault.kind == SC_SIM_verb_fails || entry->fault.kind == SC_SIM_context_lost;
-    if (entry->verb == SC_PLAN_fault && breaks && life != NULL)
-        life->broken = true;
+    note_entry(lab, entry);
     if (act_entry(lab, entry)) {
         if (entry->verb == SC_PLAN_fault)
             lab->result->faults[entry->fault.kind]++;

@@ -31,6 +31,9 @@ static void on_notice(void *arg, const struct sc_action *notice) {
                                                        .cause = caused ? &view.cause : NULL});
     if (notice->kind == SC_NOTICE_STATE)
         oracle_state(life, notice);
+    if (notice->kind == SC_NOTICE_BREACH)
+        lab_violation(life->seat->lab, life->seat->rank, "O4 rank %u broke the protocol",
+                      notice->rank);
 }
 
 static void on_complete(void *arg, uint64_t epoch, uint64_t number, uint64_t seq) {

@@ -56,13 +56,10 @@ static void left_ready(struct life *life, const struct sc_action *notice) {
 }
 
 void oracle_state(struct life *life, const struct sc_action *notice) {
-    struct lab *lab = life->seat->lab;
     if (life->seat->life != life)
         return; // a ghost: nobody relies on it
     if (notice->a == SC_STATE_READY)
         left_ready(life, notice);
-    if (notice->status == SC_PROTOCOL)
-        lab_violation(lab, life->seat->rank, "O4 a peer of ours broke the protocol");
 }
 
 // O3: the record tells exactly what each rank knew when it left its last epoch.
@@ -100,7 +97,7 @@ static void check_held(struct life *life) {
         lab_violation(life->seat->lab, life->seat->rank,
                       "O9 holds %u allocations, %u communicators, %u ops, %u captures at READY",
                       held.allocations, held.communicators, held.ops, held.captures);
-    if (held.registrations < base->registrations && !life->seat->lab->any_fault)
+    if (held.registrations < base->registrations && !life->unregistered)
         lab_violation(life->seat->lab, life->seat->rank, "O9 %u registrations, before it were %u",
                       held.registrations, base->registrations);
 }

@@ -45,6 +45,7 @@ enum sc_plan_trigger {
     X(close_final)      /* the application closes for good */                                      \
     X(close_returning)  /* … and is started again after duration */                                \
     X(reconnect)        /* the application gives the epoch up */                                   \
+    X(stall)            /* its application's thread is elsewhere for duration; the pump is not */  \
     X(slow_kernel)      /* a kernel of duration ahead of its next collective */                    \
     X(heal)             /* lifts every fault */
 // clang-format on

@@ -27,6 +27,7 @@ static const struct verb_words verbs[SC_PLAN_VERB_COUNT] = {
     [SC_PLAN_close_final] = {"close final", false},
     [SC_PLAN_close_returning] = {"close returning", true},
     [SC_PLAN_reconnect] = {"reconnect", false},
+    [SC_PLAN_stall] = {"stall", true},
     [SC_PLAN_slow_kernel] = {"slow kernel", true},
 };
 

@@ -7,7 +7,8 @@
 //   seconds S   quiet AT                           quiet: nothing goes wrong from then on; 3/4 of S
 //   layers N   elements N   streams 1|2            the work of a step; layers: unless given, enough
 //                                                  for every op that an entry names
-//   gap DUR   compute DUR   sync every N   graph   mixed
+//   gap DUR   compute DUR   sync every N   mixed
+//   graph                                          each step is a graph, on one stream
 //   respawn DUR DUR   respawn never                how fast a supervisor starts a rank again
 //   free end                                       ranks need not be READY and working at the end
 //   heartbeat DUR   silence DUR   op limit DUR   behind limit DUR   init limit DUR
@@ -22,7 +23,8 @@
 //                                mark M
 //     at [rank R] mark M         when R has committed M; R is the action's rank unless given
 //
-//     rank R kill | restart | reconnect | pause DUR | replace DUR | slow kernel DUR
+//     rank R kill | restart | reconnect | pause DUR | replace DUR | stall DUR |
+//                slow kernel DUR
 //     rank R close final         rank R close returning DUR
 //     heal                       every fault is lifted
 //     link_reset A B             link_blackhole, link_delay, link_fragment A B for DUR
@@ -238,6 +240,8 @@ static bool settle(struct reader *reader) {
         core->capacity_bytes = payload_bytes;
     if (!check_memory(reader) || !check_quiet(reader))
         return false;
+    if (reader->plan->work.graph && reader->plan->work.streams != 1)
+        return sc_plan_refuse(&reader->line, "a graph is of one stream, but streams is 2");
     core->rank = 0;
     if (sc_core_config_check(core, &field) != SC_OK) {
         return sc_plan_refuse(&reader->line,

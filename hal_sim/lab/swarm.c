@@ -143,6 +143,7 @@ static void draw_entry(struct dice *d, const struct sc_plan *plan, struct sc_pla
     static const enum sc_plan_verb verbs[] = {
         SC_PLAN_kill,    SC_PLAN_kill,      SC_PLAN_kill,        SC_PLAN_pause,
         SC_PLAN_replace, SC_PLAN_reconnect, SC_PLAN_slow_kernel, SC_PLAN_close_returning,
+        SC_PLAN_stall,   SC_PLAN_stall,
     };
     memset(e, 0, sizeof *e);
     e->rank = e->at_rank = (uint32_t)roll(d, 0, plan->core.world - 1);
@@ -164,6 +165,16 @@ static void draw_entry(struct dice *d, const struct sc_plan *plan, struct sc_pla
     }
 }
 
+// A port can only be squatted on while nobody listens: rank 0 dies just before.
+static void squat_after_a_kill(struct sc_plan *plan, struct sc_plan_entry *e) {
+    struct sc_plan_entry *squat = &plan->entries[plan->entries_count++];
+    *squat = *e;
+    squat->trigger = SC_PLAN_AFTER;
+    squat->time_ns = MS;
+    e->verb = SC_PLAN_kill;
+    e->rank = e->at_rank = 0;
+}
+
 void sc_plan_swarm(struct sc_plan *plan, uint64_t seed, uint32_t ranks, uint64_t duration_ns) {
     struct dice d = {seed};
     sc_plan_init(plan, seed, ranks != 0 ? ranks : draw_ranks(&d));
@@ -173,12 +184,14 @@ void sc_plan_swarm(struct sc_plan *plan, uint64_t seed, uint32_t ranks, uint64_t
     draw_work(&d, plan);
     plan->respawn_min_ns = roll(&d, 1, 500) * MS;
     plan->respawn_max_ns = plan->respawn_min_ns + roll(&d, 0, 3000) * MS;
-    plan->entries_count = (uint32_t)roll(&d, 1, 10);
-    for (uint32_t i = 0; i < plan->entries_count; i++) {
-        draw_entry(&d, plan, &plan->entries[i]);
-        if (i > 0 && chance(&d, 64)) {
-            plan->entries[i].trigger = SC_PLAN_AFTER;
-            plan->entries[i].time_ns = roll(&d, 0, 40) * 10 * MS;
+    for (uint64_t left = roll(&d, 1, 10); left > 0; left--) {
+        struct sc_plan_entry *e = &plan->entries[plan->entries_count++];
+        draw_entry(&d, plan, e);
+        if (e > plan->entries && chance(&d, 64)) {
+            e->trigger = SC_PLAN_AFTER;
+            e->time_ns = roll(&d, 0, 40) * 10 * MS;
         }
+        if (e->verb == SC_PLAN_fault && e->fault.kind == SC_SIM_port_squatted)
+            squat_after_a_kill(plan, e);
     }
 }

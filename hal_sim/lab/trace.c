@@ -225,6 +225,9 @@ static void add_notice(struct line *line, const struct sc_trace_entry *entry) {
         add(line, "waits for %" PRIu64 " captures to be released", notice->a);
         return;
     case SC_NOTICE_GREETED: add(line, "greets rank %" PRIu32, notice->rank); return;
+    case SC_NOTICE_BREACH:
+        add(line, "drops rank %" PRIu32 ": it broke the protocol", notice->rank);
+        return;
     }
     add(line, "notes something unknown (%" PRIu32 ")", notice->kind);
 }

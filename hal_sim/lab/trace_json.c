@@ -94,10 +94,9 @@ void sc_trace_json_add(struct sc_trace_json *json, const struct sc_trace_entry *
     if (entry->rank < json->ranks) {
         if (entry->kind == SC_TRACE_NOTICE && entry->notice->kind == SC_NOTICE_STATE)
             enter(json, entry->rank, entry->now_ns, (uint32_t)entry->notice->b);
-        // A process that opens may have moved on before its birth is told.
-        if (entry->kind == SC_TRACE_SPAWN && json->state[entry->rank] == NO_STATE &&
-            (entry->text == NULL || entry->text[0] == '\0'))
-            enter(json, entry->rank, entry->now_ns, SC_STATE_IDLE);
+        bool opened = entry->text == NULL || entry->text[0] == '\0';
+        if (entry->kind == SC_TRACE_SPAWN)
+            enter(json, entry->rank, entry->now_ns, opened ? SC_STATE_IDLE : NO_STATE);
         if (entry->kind == SC_TRACE_END)
             enter(json, entry->rank, entry->now_ns, NO_STATE);
     }

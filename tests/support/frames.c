@@ -45,6 +45,9 @@ void frame_at_bounds(struct sc_frame *frame, enum sc_frame_kind kind) {
         frame->u.ping.state = SC_STATE_COUNT - 1;
         frame->u.ping.laggard = SC_WORLD_MAX - 1;
         frame->u.ping.loading = 1;
+        frame->u.ping.pair = (struct sc_pair){.from = SC_WORLD_MAX - 1,
+                                              .to = SC_WORLD_MAX - 1,
+                                              .count = UINT64_MAX};
         break;
     case SC_FRAME_DESCRIBE:
         frame->u.describe.count = SC_DESCRIBE_MAX;

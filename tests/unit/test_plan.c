@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
-// Plans as text: what is read, the sentence for each line that is refused, and that an entry written
-// is the entry read.
-#include "core/recovery.h"
+// Plans as text: what is read, and the sentence for each line that is refused.
 #include "hal_sim/lab/plan.h"
 
-#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +77,7 @@ static void a_scenario_is_read(void **state) {
 static void every_setting_is_read(void **state) {
     (void)state;
     reads("ranks 3\nseed 18446744073709551615\nsteps 9\nseconds 8\nlayers 48\nelements 2048\n"
-          "streams 2\ngap 5ms\ncompute 20us\nsync every 3\ngraph\nmixed\nrespawn 1ms 2s\n"
+          "streams 2\ngap 5ms\ncompute 20us\nsync every 3\nmixed\nrespawn 1ms 2s\n"
           "free end\nheartbeat 200ms\nsilence 1s\nop limit 3s\nbehind limit 4s\n"
           "init limit 5s\nabort limit 6s\nstable 7s\njoin limit 8s\nlink latency 1us 2us\n"
           "init takes 3us 4us\nwarmup takes 5us 6us\nabort takes 7us 8us\nop takes 9us 10us\n");
@@ -96,7 +93,7 @@ static void every_setting_is_read(void **state) {
     assert_int_equal(plan.work.gap_ns, 5 * MS);
     assert_int_equal(plan.work.compute_ns, 20000);
     assert_int_equal(plan.work.sync_every, 3);
-    assert_true(plan.work.graph && plan.work.mixed && plan.free_end);
+    assert_true(plan.work.mixed && plan.free_end && !plan.work.graph);
     assert_int_equal(plan.respawn_min_ns, MS);
     assert_int_equal(plan.respawn_max_ns, 2 * SECOND);
     assert_int_equal(plan.core.timing.heartbeat_ns, 200 * MS);
@@ -114,6 +111,8 @@ static void every_setting_is_read(void **state) {
     assert_int_equal(plan.sim.comm_abort.max_ns, 8000);
     assert_int_equal(plan.sim.op_latency.max_ns, 10000);
     assert_true(plan.core.capacity_bytes >= 3 * 2048 * SC_BF16_BYTES);
+    reads("graph");
+    assert_true(plan.work.graph);
     reads("respawn never");
     assert_int_equal(plan.respawn_max_ns, 0);
     reads("seconds 8\nquiet 8s");
@@ -205,7 +204,7 @@ static void durations_need_their_unit(void **state) {
     refuses("gap 0.5ns", "x:1: gap is \"0.5ns\", expected a duration with its unit: ns, us, ms or "
                          "s");
     refuses("gap", "x:1: gap is missing, expected a duration such as 300ms");
-    refuses("gap 700000s", "x:1: gap is 700000s, expected a duration from 0s to 604800s");
+    refuses("gap 700000s", "x:1: gap is 700000s, expected a duration from 1us to 604800s");
     refuses("op takes 2ms 1ms", "x:1: the longest is 1ms, expected a duration from 2ms to 604800s");
     refuses("gap 0s", "x:1: gap is 0s, expected a duration from 1us to 604800s");
     refuses("at 1s: rank 0 pause", "x:1: the duration is missing, expected a duration such as "
@@ -227,6 +226,7 @@ static void what_can_never_happen_is_refused(void **state) {
             "x:1: the link is from rank 1 to itself, expected two different ranks");
     refuses("at mark 1: stranger_http for 1s", "x:1: whose op or mark is meant? The action names "
                                                "no rank, expected \"at rank R\"");
+    refuses("graph\nstreams 2\nat 1s: heal", "x:3: a graph is of one stream, but streams is 2");
     refuses("heartbeat 3s\nat 1s: heal",
             "x:2: the settings above leave timing.silence_ns out of range, expected a silence of "
             "2 heartbeats or more, an abort limit of 2 heartbeats beyond it, and no limit of less "
@@ -293,123 +293,6 @@ static void a_sentence_is_cut_to_its_room(void **state) {
     assert_string_equal(small, "name:1:");
 }
 
-// ---- entries, both ways -------------------------------------------------------------------------
-
-// Every line stands as sc_plan_entry_text writes it.
-static const char *const entry_lines[] = {
-    "at 300ms: heal",
-    "at 1.5ms: rank 1 kill",
-    "at op 17 of mark 5: rank 1 restart",
-    "at rank 1 op 2 of mark 1: rank 0 replace",
-    "at mark 5: rank 0 reconnect",
-    "at rank 0 mark 5: heal",
-    "after 0s: rank 1 close final",
-    "after 7ns: rank 1 close returning 2s",
-    "at 8.076265175s: rank 1 pause 4s",
-    "at 1s: rank 0 slow kernel 20ms",
-    "at 1s: link_reset 0 1",
-    "at 1s: link_blackhole 1 0 for 3s",
-    "at 1s: link_oneway 0 to 1 for 3s",
-    "at 1s: link_delay 0 1 for 50ms",
-    "at 1s: link_fragment 0 1 for 1s",
-    "at 1s: name_unresolved rank 1 for 2s",
-    "at 1s: port_squatted for 1s",
-    "at 1s: stranger_silent for 1s",
-    "at 1s: stranger_garbage",
-    "at 1s: stranger_http for 2s",
-    "at rank 0 mark 2: stranger_banner",
-    "at 1s: stranger_replay rank 1",
-    "at 1s: init_hang rank 1",
-    "at 1s: init_error rank 1",
-    "at 1s: init_null rank 1",
-    "at 1s: register_null rank 1 times 3",
-    "at op 1 of mark 1: async_error rank 1",
-    "at 1s: op_slow rank 1 for 20ms",
-    "at rank 0 op 1 of mark 9: op_stuck rank 1",
-    "at 1s: op_late rank 1 for 20ms",
-    "at 1s: abort_slow rank 1 for 2s",
-    "at 1s: abort_stuck rank 1",
-    "at 1s: verb_fails rank 0 send nth 3 with DEVICE_ERROR",
-    "at 1s: verb_fails rank 0 op_poll nth 1 with INPROGRESS for ever",
-    "at 1s: context_lost rank 1",
-};
-#define ENTRY_LINES (sizeof entry_lines / sizeof entry_lines[0])
-
-static void an_entry_written_is_the_line_read(void **state) {
-    char text[SC_PLAN_LINE_BYTES];
-
-    (void)state;
-    for (size_t i = 0; i < ENTRY_LINES; i++) {
-        char whole[256];
-        snprintf(whole, sizeof whole, "at 0s: heal\n%s", entry_lines[i]);
-        reads(whole);
-        assert_true(sc_plan_entry_text(&plan.entries[1], text, sizeof text));
-        assert_string_equal(text, entry_lines[i]);
-    }
-}
-
-static void every_verb_and_fault_has_its_line(void **state) {
-    bool verbs[SC_PLAN_VERB_COUNT] = {false};
-    bool faults[SC_SIM_FAULT_COUNT] = {false};
-
-    (void)state;
-    for (size_t i = 0; i < ENTRY_LINES; i++) {
-        char whole[256];
-        snprintf(whole, sizeof whole, "at 0s: heal\n%s", entry_lines[i]);
-        reads(whole);
-        verbs[plan.entries[1].verb] = true;
-        if (plan.entries[1].verb == SC_PLAN_fault)
-            faults[plan.entries[1].fault.kind] = true;
-    }
-    for (size_t i = 0; i < SC_PLAN_VERB_COUNT; i++)
-        assert_true(verbs[i]);
-    for (size_t i = 0; i < SC_SIM_FAULT_COUNT; i++)
-        assert_true(faults[i]);
-}
-
-static void an_entry_of_the_swarm_reads_back_as_itself(void **state) {
-    static struct sc_plan swarm;
-    char text[SC_PLAN_LINE_BYTES], again[SC_PLAN_LINE_BYTES], whole[1024];
-
-    (void)state;
-    for (uint64_t seed = 1; seed <= 300; seed++) {
-        sc_plan_swarm(&swarm, seed, 4, 20 * SECOND);
-        for (uint32_t i = 0; i < swarm.entries_count; i++) {
-            const struct sc_plan_entry *entry = &swarm.entries[i];
-            assert_true(sc_plan_entry_text(entry, text, sizeof text));
-            snprintf(whole, sizeof whole, "ranks 4\nat 0s: heal\n%s\n", text);
-            reads(whole);
-            const struct sc_plan_entry *read = &plan.entries[1];
-            assert_int_equal(read->trigger, entry->trigger);
-            assert_int_equal(read->verb, entry->verb);
-            assert_true(sc_plan_entry_text(read, again, sizeof again));
-            assert_string_equal(again, text);
-        }
-    }
-}
-
-static void an_entry_that_does_not_fit_or_is_none_is_not_written(void **state) {
-    char text[SC_PLAN_LINE_BYTES];
-    struct sc_plan_entry entry;
-
-    (void)state;
-    reads("at 300ms: heal");
-    entry = plan.entries[0];
-    assert_true(sc_plan_entry_text(&entry, text, sizeof "at 300ms: heal"));
-    assert_false(sc_plan_entry_text(&entry, text, sizeof "at 300ms: heal" - 1));
-    assert_false(sc_plan_entry_text(&entry, text, 0));
-    entry.verb = SC_PLAN_VERB_COUNT;
-    assert_false(sc_plan_entry_text(&entry, text, sizeof text));
-}
-
-static void every_verb_has_a_name(void **state) {
-    (void)state;
-    assert_string_equal(sc_plan_verb_name(SC_PLAN_close_returning), "close_returning");
-    assert_string_equal(sc_plan_verb_name(SC_PLAN_VERB_COUNT), "unknown");
-    for (int verb = 0; verb < SC_PLAN_VERB_COUNT; verb++)
-        assert_non_null(sc_plan_verb_name((enum sc_plan_verb)verb));
-}
-
 // Whatever bytes come, the reader returns, and what it says is one line with the name in front.
 static void any_bytes_are_answered(void **state) {
     static const char *const pieces[] = {
@@ -451,11 +334,6 @@ int main(void) {
         cmocka_unit_test(lines_that_go_on_or_break_off_are_refused),
         cmocka_unit_test(too_much_is_refused),
         cmocka_unit_test(a_sentence_is_cut_to_its_room),
-        cmocka_unit_test(an_entry_written_is_the_line_read),
-        cmocka_unit_test(every_verb_and_fault_has_its_line),
-        cmocka_unit_test(an_entry_of_the_swarm_reads_back_as_itself),
-        cmocka_unit_test(an_entry_that_does_not_fit_or_is_none_is_not_written),
-        cmocka_unit_test(every_verb_has_a_name),
         cmocka_unit_test(any_bytes_are_answered),
     };
 
