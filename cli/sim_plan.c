@@ -82,14 +82,17 @@ static bool parse_file(const struct sc_sim_request *request, struct sc_plan *pla
 
 // What the file says and what the options say must not differ, but for the seed.
 static bool check_options(const struct sc_sim_request *request, const struct sc_plan *plan) {
+    char name[128];
+
+    sc_text_clean(request->faults, name, sizeof name);
     if (request->ranks != 0 && request->ranks != plan->core.world) {
         fprintf(stderr, "spark-comm: --ranks %" PRIu64 ": %s says ranks %" PRIu32 "\n",
-                request->ranks, request->faults, plan->core.world);
+                request->ranks, name, plan->core.world);
         return false;
     }
     if (request->seconds != 0 && request->seconds * SECOND != plan->duration_ns) {
         fprintf(stderr, "spark-comm: --seconds %" PRIu64 ": %s says seconds %" PRIu64 "\n",
-                request->seconds, request->faults, plan->duration_ns / SECOND);
+                request->seconds, name, plan->duration_ns / SECOND);
         return false;
     }
     return true;

@@ -33,14 +33,10 @@ void sc_core_config_init(struct sc_core_config *config) {
     };
 }
 
-struct bound {
-    const char *field;
-    uint64_t value, min, max;
-};
-
-sc_status sc_core_config_check(const struct sc_core_config *config, const char **field) {
+sc_status sc_core_config_check(const struct sc_core_config *config,
+                               struct sc_config_fault *fault) {
     const struct sc_timing *t = &config->timing;
-    const struct bound bounds[] = {
+    const struct sc_config_fault bounds[] = {
         {"world", config->world, 1, SC_WORLD_MAX},
         {"rank", config->rank, 0, config->world ? config->world - 1u : 0},
         {"capacity_bytes", config->capacity_bytes, SC_BF16_BYTES, UINT64_MAX / SC_WORLD_MAX},
@@ -63,7 +59,7 @@ sc_status sc_core_config_check(const struct sc_core_config *config, const char *
     };
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
         if (bounds[i].value < bounds[i].min || bounds[i].value > bounds[i].max) {
-            *field = bounds[i].field;
+            *fault = bounds[i];
             return SC_INVALID;
         }
     }

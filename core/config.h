@@ -44,8 +44,15 @@ struct sc_core_config {
 // Fills in everything but rank, world, job and capacity_bytes.
 void sc_core_config_init(struct sc_core_config *config);
 
-// SC_OK, or SC_INVALID with *field naming what is out of range (a literal, never freed).
-SC_MUST_USE sc_status sc_core_config_check(const struct sc_core_config *config, const char **field);
+// What is out of range, and what the range is.
+struct sc_config_fault {
+    const char *field; // a literal
+    uint64_t value, min, max;
+};
+
+// SC_OK, or SC_INVALID with *fault set.
+SC_MUST_USE sc_status sc_core_config_check(const struct sc_core_config *config,
+                                           struct sc_config_fault *fault);
 
 // What members compare with the coordinator, in the order in which a difference is reported.
 enum sc_config_field {

@@ -22,7 +22,7 @@
     X(REPLAY)         /* … a captured list of them, as one */                                      \
     X(OP_STARTED)     /* its stream has reached it */                                              \
     X(OP_DONE)        /* its stream has passed it */                                               \
-    X(OP_FAILED)      /* LAUNCH or a poll failed; INPROGRESS: the poll gives no answer */          \
+    X(OP_FAILED)      /* LAUNCH or a poll failed; INPROGRESS: polls give no answer for too long */ \
     X(CAPTURES)       /* how many captures hold the communicator has changed */                    \
     X(COMMAND)        /* the application sends bytes to other ranks */                             \
     X(SYNC)           /* the application wants agreement up to a seq */                            \

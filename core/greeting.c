@@ -81,8 +81,8 @@ sc_status welcome_greets(struct sc_core *c, const struct sc_event *in, struct sc
         return SC_PROTOCOL;
     struct sc_core_config adopted = c->config;
     adopted.timing = in->u.frame.frame->u.welcome.timing;
-    const char *field;
-    if (sc_core_config_check(&adopted, &field) != SC_OK)
+    struct sc_config_fault fault;
+    if (sc_core_config_check(&adopted, &fault) != SC_OK)
         return SC_PROTOCOL;
     c->config.timing = adopted.timing;
     c->call = SC_CALL_UP;
@@ -194,6 +194,14 @@ static bool hello_is_sane(const struct sc_hello *h) {
            h->completed <= h->submitted;
 }
 
+// An epoch that it has not seen became READY without it. One of equal count but another number was
+// offered by another life of rank 0, which counts on from all that its members have seen: so it was
+// no member of that one.
+static bool place_was_taken(const struct sc_core *c, const struct sc_hello *h) {
+    return h->seen_epoch != 0 && h->seen_epoch != c->known_ready_epoch &&
+           h->seen_epoch >> 24 <= c->known_ready_epoch >> 24;
+}
+
 // Whose slot it is, from a link that has none yet. Judged in this order; each rule has its reason in
 // docs/PROTOCOL.md.
 static sc_status judge_newcomer(struct sc_core *c, const struct sc_hello *h, uint64_t link,
@@ -205,7 +213,7 @@ static sc_status judge_newcomer(struct sc_core *c, const struct sc_hello *h, uin
     struct sc_peer *peer = &c->peers[h->rank];
     if (h->incarnation == peer->incarnation && h->number <= peer->hello_number)
         return refuse(c, link, h->rank, SC_STALE, 0, peer->hello_number, h->number, out);
-    if (h->seen_epoch != 0 && h->seen_epoch < c->known_ready_epoch)
+    if (place_was_taken(c, h))
         return refuse(c, link, h->rank, SC_FENCED, 0, c->known_ready_epoch, h->seen_epoch, out);
     if (peer->link != 0 && h->incarnation != peer->incarnation)
         return refuse(c, link, h->rank, SC_DUP_RANK, 0, peer->incarnation, h->incarnation, out);
@@ -338,7 +346,7 @@ sc_status bye_is_heeded(struct sc_core *c, const struct sc_event *in, struct sc_
 
 static bool is_calling(const struct sc_core *c) {
     return !is_coordinator(c) && c->call != SC_CALL_UP && c->state < SC_STATE_FAILED &&
-           !c->closing;
+           !c->closing && c->terminal.code == SC_OK;
 }
 
 void sc_greeting_tick(struct sc_core *c, struct sc_actions *out) {

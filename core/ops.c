@@ -132,8 +132,8 @@ sc_status op_completes(struct sc_core *c, const struct sc_event *in, struct sc_a
 
 sc_status op_fails(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     const struct sc_ledger_entry *entry = entry_of(c, in);
-    if (entry == NULL || in->u.op.status == SC_INPROGRESS)
-        return SC_OK; // no answer yet is no evidence
+    if (entry == NULL)
+        return SC_OK;
     const struct sc_cause cause = {
         .code = in->u.op.status, .suspect = c->config.rank, .seq = entry->first_seq};
     if (sc_status_is_terminal(in->u.op.status))

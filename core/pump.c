@@ -121,7 +121,7 @@ uint64_t sc_pump_run(struct sc_pump *p) {
     uint64_t links = pump_links_deadline(p);
     deadline = links < deadline ? links : deadline;
     uint64_t poll_ns = p->device->poll_ns != 0 ? p->device->poll_ns : SC_NEVER_NS - now;
-    bool watching = p->comm != 0 || pump_ops_pending(p);
+    bool watching = pump_is_watching(p) && (p->comm != 0 || pump_ops_pending(p));
     if (p->fence_due)
         poll_ns = p->config.core.timing.heartbeat_ns;
     if ((watching || p->fence_due) && now + poll_ns < deadline)
@@ -160,10 +160,12 @@ static bool allocate(struct sc_pump *p, const struct sc_pump_config *config) {
 }
 
 static sc_status check_config(const struct sc_pump_config *config, char *why, size_t why_bytes) {
-    const char *field = NULL;
+    struct sc_config_fault fault;
     uint32_t offer = SC_FRAME_HEADER_BYTES + 512u + 64u * config->core.world;
-    if (sc_core_config_check(&config->core, &field) != SC_OK)
-        snprintf(why, why_bytes, "config: %s is out of range", field);
+    if (sc_core_config_check(&config->core, &fault) != SC_OK)
+        snprintf(why, why_bytes, "config: %s is %llu, must be from %llu to %llu", fault.field,
+                 (unsigned long long)fault.value, (unsigned long long)fault.min,
+                 (unsigned long long)fault.max);
     else if (config->master_host == NULL || config->master_host[0] == '\0')
         snprintf(why, why_bytes, "config: master_host is empty; every rank needs rank 0's address");
     else if (config->master_port == 0)

@@ -85,7 +85,7 @@ void pump_comm_abandon(struct sc_pump *p) {
 void pump_comm_run(struct sc_pump *p) {
     if (p->fence_due)
         pump_fence(p, p->fence_wanted);
-    if (p->comm == 0)
+    if (p->comm == 0 || !pump_is_watching(p))
         return;
     struct sc_comm_report report;
     sc_status status = p->device->comm_poll(ctx(p), p->comm, &report);

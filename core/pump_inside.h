@@ -81,12 +81,19 @@ struct sc_pump {
     uint64_t *ops;          // handle by number % ledger_ops; 0: none
     uint64_t newest_number; // last op that used the receive buffer
     uint64_t newest_stream;
+    uint64_t mute_number; // op whose polls give no answer, since then
+    uint64_t mute_since_ns;
     uint64_t open_replay; // number between replay_begin and replay_end
     struct sc_pump_launch launch;
     uint32_t captures_count;
     uint32_t captures_open; // between begin and end
     struct sc_pump_capture *captures;
 };
+
+// A rank that has failed, or is closed, looks at its device no more.
+static inline bool pump_is_watching(const struct sc_pump *p) {
+    return sc_core_state(p->core) < SC_STATE_FAILED;
+}
 
 static inline uint64_t pump_now(const struct sc_pump *p) {
     return p->config.host->now_ns(p->config.host->ctx);

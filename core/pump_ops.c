@@ -85,6 +85,8 @@ static sc_status launch_op(struct sc_pump *p, uint64_t epoch, uint64_t *op) {
     if (status != SC_OK)
         return status;
     status = compose(p, l->desc, l->place, epoch);
+    if (status == SC_INPROGRESS) // half an op is none: nothing here is asked for again
+        status = SC_SUBMIT_FAILED;
     sc_status ended = p->device->op_end(ctx(p), *op);
     return status != SC_OK ? status : ended;
 }
@@ -186,6 +188,18 @@ static void feed_op(struct sc_pump *p, enum sc_event_type type, uint64_t number,
     (void)pump_feed(p, &event);
 }
 
+// Whether an op's polls have given no answer for longer than an op may take; while the epoch is being
+// left, that excuses no delay at all.
+static bool is_mute(struct sc_pump *p, uint64_t number) {
+    if (p->mute_number == 0) {
+        p->mute_number = number;
+        p->mute_since_ns = pump_now(p);
+    }
+    return sc_core_state(p->core) == SC_STATE_ABORTING ||
+           (p->mute_number == number &&
+            pump_now(p) - p->mute_since_ns >= p->config.core.timing.op_ns);
+}
+
 // Polls the oldest op of one stream; true when it left, and the next one may be looked at. A poll
 // that itself fails says nothing of where the op is: it is evidence, and the op stays.
 static bool poll_oldest(struct sc_pump *p, const struct sc_ledger_entry *entry) {
@@ -195,12 +209,15 @@ static bool poll_oldest(struct sc_pump *p, const struct sc_ledger_entry *entry) 
         return false;
     enum sc_op_state state = SC_OP_ENQUEUED;
     sc_status status = p->device->op_poll(ctx(p), *op, &state);
-    if (status == SC_OK && state == SC_OP_ENQUEUED)
+    if (status == SC_INPROGRESS && !is_mute(p, number))
         return false;
     if (status != SC_OK) {
         feed_op(p, SC_EVENT_OP_FAILED, number, status);
         return false;
     }
+    p->mute_number = p->mute_number == number ? 0 : p->mute_number;
+    if (state == SC_OP_ENQUEUED)
+        return false;
     if (state == SC_OP_STARTED) {
         if (!entry->started)
             feed_op(p, SC_EVENT_OP_STARTED, number, SC_OK);
@@ -216,7 +233,7 @@ static bool poll_oldest(struct sc_pump *p, const struct sc_ledger_entry *entry) 
 
 void sc_pump_poll(struct sc_pump *p) {
     const struct sc_ledger *ledger = sc_core_ledger(p->core);
-    if (sc_ledger_empty(ledger))
+    if (sc_ledger_empty(ledger) || !pump_is_watching(p))
         return;
     for (uint32_t i = 0; i < ledger->streams_used; i++)
         while (ledger->streams[i].oldest != 0 &&

@@ -151,7 +151,17 @@ void life_kill(struct life *life, const char *why);
 void life_exit(struct life *life, const char *why);
 void life_run(struct life *life);
 
+// step.c
+void step_begin(struct life *life);
+bool step_run(struct life *life); // false: the process may have ended, or its epoch
+void step_finish(struct life *life);
+void step_commit(struct life *life);
+
 // app.c
+#define LAB_RELEASE_NS 20000000ull // an application lets go of a useless capture within 20 ms
+void app_lose(struct life *life); // its epoch is over
+void app_refused(struct life *life, sc_status status); // … or it made a wrong call
+void app_release_capture(struct life *life);
 sc_status app_open(struct life *life);
 void app_close(struct life *life); // frees what is the application's
 // Looks at what has happened and goes on; returns when it next has something to do.

@@ -41,7 +41,7 @@ void lab_trace(struct lab *lab, struct sc_trace_entry entry) {
 }
 
 void lab_violation(struct lab *lab, uint32_t rank, const char *format, ...) {
-    char text[480];
+    char text[400];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -50,8 +50,9 @@ void lab_violation(struct lab *lab, uint32_t rank, const char *format, ...) {
     if (rank != SC_RANK_NONE)
         snprintf(whose, sizeof whose, " rank %u", rank);
     if (lab->result->violations++ == 0)
-        snprintf(lab->result->violation, sizeof lab->result->violation, "at %.6f s%s: %s",
-                 (double)lab_now(lab) / 1e9, whose, text);
+        snprintf(lab->result->violation, sizeof lab->result->violation, "at %llu.%06llu s%s: %s",
+                 (unsigned long long)(lab_now(lab) / SECOND),
+                 (unsigned long long)(lab_now(lab) % SECOND / 1000), whose, text);
     lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_VIOLATION, .rank = rank,
                                            .text = text});
 }
@@ -67,7 +68,7 @@ static void respawn_in(struct seat *seat, uint64_t delay_ns);
 static void on_respawn(void *arg) {
     struct seat *seat = arg;
     struct lab *lab = seat->lab;
-    if (seat->life != NULL || !seat->wanted || lab_now(lab) < seat->respawn_at_ns)
+    if (lab->ending || seat->life != NULL || !seat->wanted || lab_now(lab) < seat->respawn_at_ns)
         return;
     seat->wanted = false;
     if (life_spawn(seat) == NULL)
@@ -218,10 +219,9 @@ static void fire_followers(struct lab *lab, uint32_t index);
 
 // Tells the oracles what they must not take for a defect of ours.
 static void note_entry(struct lab *lab, const struct sc_plan_entry *entry) {
-    uint64_t behind_ns = lab->plan->core.timing.behind_ns;
+    bool delays = entry->verb == SC_PLAN_slow_kernel || entry->verb == SC_PLAN_stall;
     bool harmless = entry->verb == SC_PLAN_restart || entry->verb == SC_PLAN_heal ||
-                    ((entry->verb == SC_PLAN_slow_kernel || entry->verb == SC_PLAN_stall) &&
-                     (behind_ns == 0 || entry->duration_ns < behind_ns));
+                    (delays && lab->plan->core.timing.behind_ns == 0);
     if (!harmless)
         oracle_fault(lab, disturbance(lab, entry));
     struct life *life = lab->seats[entry->fault.a].life;
@@ -247,6 +247,9 @@ static void fire(struct lab *lab, uint32_t index) {
         if (entry->verb == SC_PLAN_fault)
             lab->result->faults[entry->fault.kind]++;
         lab->result->verbs[entry->verb]++;
+    } else {
+        lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_FAULT, .rank = SC_RANK_NONE,
+                                               .text = "found nothing to strike"});
     }
     fire_followers(lab, index);
 }

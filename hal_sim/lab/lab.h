@@ -5,7 +5,9 @@
 //
 //   lab.c      the run: build the world, fire the plan's entries, step, close, judge
 //   life.c     one process of a rank: its tables, contract checker and pump
-//   app.c      what the application does, and the check of every result
+//   app.c      what the application does from epoch to epoch
+//   step.c     … and within one step; the check of every result
+//   payload.c  what goes into each collective, and what must come out
 //   oracle.c   what must hold, whatever happens
 //   swarm.c    plans from seeds          plan_text.c  plans from text
 //   trace*.c   the record of it all      many.c       many runs on all cores

@@ -8,6 +8,10 @@
 
 #define RUNS_MAX 16u // an application that acts more often than this at one moment never rests
 
+static bool is_former(const struct life *life) {
+    return life->seat->life != life;
+}
+
 static void on_breach(void *arg, const char *text) {
     struct life *life = arg;
     lab_violation(life->seat->lab, life->seat->rank, "O4 contract: %s", text);
@@ -26,6 +30,7 @@ static void on_notice(void *arg, const struct sc_action *notice) {
     bool caused = notice->kind == SC_NOTICE_STATE && notice->status != SC_OK && life->pump != NULL;
     lab_trace(life->seat->lab, (struct sc_trace_entry){.kind = SC_TRACE_NOTICE,
                                                        .rank = life->seat->rank,
+                                                       .former = is_former(life),
                                                        .epoch = notice->epoch,
                                                        .notice = notice,
                                                        .cause = caused ? &view.cause : NULL});
@@ -85,7 +90,8 @@ static void bury(struct life *life) {
 
 static void trace_life(struct life *life, enum sc_trace_kind kind, const char *text) {
     lab_trace(life->seat->lab, (struct sc_trace_entry){.kind = kind, .rank = life->seat->rank,
-                                                       .a = life->incarnation, .text = text});
+                                                       .former = is_former(life),
+                                                       .text = text});
 }
 
 struct life *life_spawn(struct seat *seat) {

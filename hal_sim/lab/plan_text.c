@@ -231,7 +231,7 @@ static bool check_quiet(struct reader *reader) {
 static bool settle(struct reader *reader) {
     struct sc_core_config *core = &reader->plan->core;
     uint64_t payload_bytes = (uint64_t)core->world * reader->plan->work.elements * SC_BF16_BYTES;
-    const char *field = NULL;
+    struct sc_config_fault fault;
 
     if (reader->settled)
         return true;
@@ -243,13 +243,11 @@ static bool settle(struct reader *reader) {
     if (reader->plan->work.graph && reader->plan->work.streams != 1)
         return sc_plan_refuse(&reader->line, "a graph is of one stream, but streams is 2");
     core->rank = 0;
-    if (sc_core_config_check(core, &field) != SC_OK) {
+    if (sc_core_config_check(core, &fault) != SC_OK)
         return sc_plan_refuse(&reader->line,
-                              "the settings above leave %s out of range, expected a silence of 2 "
-                              "heartbeats or more, an abort limit of 2 heartbeats beyond it, and "
-                              "no limit of less than 1ms",
-                              field);
-    }
+                              "the settings above make %s %llu, expected %llu to %llu", fault.field,
+                              (unsigned long long)fault.value, (unsigned long long)fault.min,
+                              (unsigned long long)fault.max);
     return true;
 }
 

@@ -179,7 +179,8 @@ void sc_plan_swarm(struct sc_plan *plan, uint64_t seed, uint32_t ranks, uint64_t
     struct dice d = {seed};
     sc_plan_init(plan, seed, ranks != 0 ? ranks : draw_ranks(&d));
     plan->duration_ns = duration_ns;
-    plan->quiet_ns = duration_ns / 4 * 3;
+    // The end of a run is quiet for long enough that every recovery must have come to its end.
+    plan->quiet_ns = duration_ns > 20 * SECOND ? duration_ns - 15 * SECOND : duration_ns / 4;
     draw_clocks(&d, plan);
     draw_work(&d, plan);
     plan->respawn_min_ns = roll(&d, 1, 500) * MS;

@@ -82,7 +82,7 @@ uint64_t sc_trace_hash(uint64_t hash, const struct sc_trace_entry *entry) {
                      (unsigned)(entry->recovery != NULL) << 3;
 
     hash = fold(hash, (uint64_t)entry->kind << 8 | parts);
-    hash = fold(hash, entry->rank);
+    hash = fold(hash, (uint64_t)entry->former << 32 | entry->rank);
     hash = fold(hash, entry->now_ns);
     hash = fold(hash, entry->epoch);
     hash = fold(hash, entry->a);
@@ -197,6 +197,8 @@ static void add_refused(struct line *line, const struct sc_trace_entry *entry) {
     add(line, "%s: ", sc_status_name((sc_status)notice->status));
     if (notice->status == SC_DUP_RANK) {
         add(line, "incarnation %016" PRIx64 " here, %016" PRIx64 " there", here, there);
+    } else if (notice->status == SC_FENCED && epoch_count(here) == epoch_count(there)) {
+        add(line, "epoch %" PRIx64 " here, %" PRIx64 " there", here, there);
     } else if (notice->status == SC_FENCED) {
         add(line, "epoch %" PRIu64 " here, %" PRIu64 " there", epoch_count(here),
             epoch_count(there));
@@ -274,7 +276,7 @@ bool sc_trace_line(const struct sc_trace_entry *entry, char *out, size_t bytes) 
             entry->rank != SC_RANK_NONE ? " " : "");
     }
     if (entry->rank != SC_RANK_NONE)
-        add(&line, "rank %" PRIu32, entry->rank);
+        add(&line, "rank %" PRIu32 "%s", entry->rank, entry->former ? " (former)" : "");
     switch (entry->kind) {
     case SC_TRACE_NOTICE:
         add(&line, " ");

@@ -23,6 +23,7 @@ enum sc_trace_kind {
 struct sc_trace_entry {
     enum sc_trace_kind kind;
     uint32_t rank; // SC_RANK_NONE: the world
+    bool former;   // of a process whose place another has taken
     uint64_t now_ns;
     uint64_t epoch;
     uint64_t a, b;

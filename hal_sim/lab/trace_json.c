@@ -91,7 +91,7 @@ void sc_trace_json_add(struct sc_trace_json *json, const struct sc_trace_entry *
 
     if (json->file == NULL)
         return;
-    if (entry->rank < json->ranks) {
+    if (entry->rank < json->ranks && !entry->former) {
         if (entry->kind == SC_TRACE_NOTICE && entry->notice->kind == SC_NOTICE_STATE)
             enter(json, entry->rank, entry->now_ns, (uint32_t)entry->notice->b);
         bool opened = entry->text == NULL || entry->text[0] == '\0';

@@ -40,9 +40,9 @@ int core_rig_close(void **state) {
 }
 
 void core_rig_open_config(const struct sc_core_config *config, uint64_t seed) {
-    const char *field = NULL;
+    struct sc_config_fault fault;
     (void)core_rig_close(NULL);
-    assert_int_equal(sc_core_config_check(config, &field), SC_OK);
+    assert_int_equal(sc_core_config_check(config, &fault), SC_OK);
     memset(&rig, 0, sizeof rig);
     rig.config = *config;
     rig.now_ns = RIG_SECOND;

@@ -25,15 +25,16 @@ static struct sc_core_config sound(void) {
 }
 
 static void refused_for(const struct sc_core_config *config, const char *name) {
-    const char *field = NULL;
-    assert_int_equal(sc_core_config_check(config, &field), SC_INVALID);
-    assert_string_equal(field, name);
+    struct sc_config_fault fault = {0};
+    assert_int_equal(sc_core_config_check(config, &fault), SC_INVALID);
+    assert_string_equal(fault.field, name);
+    assert_true(fault.value < fault.min || fault.value > fault.max);
 }
 
 static void accepted(const struct sc_core_config *config) {
-    const char *field = NULL;
-    assert_int_equal(sc_core_config_check(config, &field), SC_OK);
-    assert_null(field);
+    struct sc_config_fault fault = {0};
+    assert_int_equal(sc_core_config_check(config, &fault), SC_OK);
+    assert_null(fault.field);
 }
 
 static void defaults_pass_once_identity_is_given(void **state) {
@@ -78,11 +79,10 @@ BOUNDS(capacity, capacity_bytes, 2u, UINT64_MAX / 64)
 BOUNDS(lanes, lanes, 1u, 1u)
 BOUNDS(ledger, ledger_ops, 4u, 65536u)
 BOUNDS(hold, hold, 0u, 1u)
-BOUNDS(silence, timing.silence_ns, 200 * MS, WEEK)
 BOUNDS(op_limit, timing.op_ns, MS, WEEK)
 BOUNDS(behind_limit, timing.behind_ns, 0u, WEEK)
 BOUNDS(init_limit, timing.init_ns, MS, WEEK)
-BOUNDS(abort_limit, timing.abort_ns, MS, WEEK)
+BOUNDS(abort_limit, timing.abort_ns, 2200 * MS, WEEK) // silence and two heartbeats
 BOUNDS(handshake, handshake_ns, MS, WEEK)
 BOUNDS(greeting, greeting_ns, MS, WEEK)
 BOUNDS(backoff_max, backoff_max_ns, 50 * MS, WEEK)
@@ -123,6 +123,7 @@ static void heartbeat_is_from_a_millisecond_to_a_minute(void **state) {
     struct sc_core_config config = sound();
     (void)state;
     config.timing.silence_ns = 200 * SECOND;
+    config.timing.abort_ns = 400 * SECOND;
     config.timing.heartbeat_ns = 60 * SECOND;
     accepted(&config);
     config.timing.heartbeat_ns++;
@@ -136,10 +137,23 @@ static void heartbeat_is_from_a_millisecond_to_a_minute(void **state) {
 static void silence_is_at_least_two_heartbeats(void **state) {
     struct sc_core_config config = sound();
     (void)state;
+    config.timing.abort_ns = WEEK;
     config.timing.heartbeat_ns = 7 * SECOND;
     config.timing.silence_ns = 14 * SECOND;
     accepted(&config);
     config.timing.silence_ns--;
+    refused_for(&config, "timing.silence_ns");
+}
+
+static void silence_leaves_the_abort_two_heartbeats(void **state) {
+    struct sc_core_config config = sound();
+    (void)state;
+    config.timing.abort_ns = WEEK;
+    config.timing.silence_ns = WEEK - 200 * MS;
+    accepted(&config);
+    config.timing.silence_ns++;
+    refused_for(&config, "timing.abort_ns");
+    config.timing.silence_ns = WEEK + 1;
     refused_for(&config, "timing.silence_ns");
 }
 
@@ -192,8 +206,8 @@ int main(void) {
         cmocka_unit_test(ledger_is_bounded),
         cmocka_unit_test(hold_is_bounded),
         cmocka_unit_test(heartbeat_is_from_a_millisecond_to_a_minute),
-        cmocka_unit_test(silence_is_bounded),
         cmocka_unit_test(silence_is_at_least_two_heartbeats),
+        cmocka_unit_test(silence_leaves_the_abort_two_heartbeats),
         cmocka_unit_test(op_limit_is_bounded),
         cmocka_unit_test(behind_limit_is_bounded),
         cmocka_unit_test(init_limit_is_bounded),
