@@ -246,6 +246,8 @@ bool pump_ops_pending(const struct sc_pump *p) {
 }
 
 void pump_ops_close(struct sc_pump *p) {
+    if (p->open_replay != 0)
+        (void)p->device->replay_end(ctx(p), *op_slot(p, p->open_replay));
     for (uint32_t i = 0; p->ops != NULL && i < p->config.core.ledger_ops; i++)
         if (p->ops[i] != 0)
             (void)p->device->op_release(ctx(p), p->ops[i]);

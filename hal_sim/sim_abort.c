@@ -77,10 +77,12 @@ void sc_sim_abort_begin_queued(struct sc_sim_process *process) {
 sc_status sc_sim_verb_comm_abort(void *ctx, uint64_t handle) {
     struct sc_sim_process *process = ctx;
     sc_status status = sc_sim_enter(process, SC_VERB_comm_abort);
+    struct sc_sim_comm *comm = sc_sim_comm_find(process, handle);
 
+    if (comm != NULL)
+        comm->abort_called = true; // a call that failed was one, too
     if (status != SC_OK)
         return status;
-    struct sc_sim_comm *comm = sc_sim_comm_find(process, handle);
     if (comm == NULL)
         return sc_sim_breach(process, "comm_abort: unknown communicator %#llx",
                              (unsigned long long)handle);
@@ -108,9 +110,10 @@ sc_status sc_sim_verb_comm_abandon(void *ctx, uint64_t handle) {
     if (status != SC_OK)
         return status;
     struct sc_sim_comm *comm = sc_sim_comm_find(process, handle);
-    if (comm == NULL || !comm->aborting)
+    if (comm == NULL || !comm->abort_called)
         return sc_sim_breach(process, "comm_abandon: communicator %#llx is not being aborted",
                              (unsigned long long)handle);
+    comm->aborting = true;
     process->held.communicators--;
     if (comm->state == SC_COMM_GONE) { // it has returned just in time
         sc_sim_comm_put(comm);

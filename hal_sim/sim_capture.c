@@ -130,7 +130,7 @@ sc_status sc_sim_verb_capture_end(void *ctx, uint64_t handle) {
     struct sc_sim_process *process = ctx;
     sc_status status = sc_sim_enter(process, SC_VERB_capture_end);
 
-    if (status == SC_CLOSED || status == SC_CONTEXT_LOST)
+    if (status == SC_CLOSED || process->context_lost)
         return status;
     struct sc_sim_capture *capture = sc_sim_capture_of(process, "capture_end", handle);
     if (capture == NULL)

@@ -157,7 +157,8 @@ struct sc_sim_comm {
     uint64_t formed_ns;
     bool warm;          // its own warm-up is over
     bool orphan;        // given up before it was ready
-    bool aborting;      // comm_abort was called
+    bool aborting;      // … by a comm_abort that took effect
+    bool abort_called;  // comm_abort was called, and may have failed
     bool queued;        // … with a group open: it has not begun
     bool draining;      // its exchanges pass
     bool stuck;         // the abort does not return

@@ -130,7 +130,7 @@ static sc_status end_verb(struct sc_sim_process *process, enum sc_device_verb ve
     bool replay = verb == SC_VERB_replay_end;
     sc_status status = sc_sim_enter(process, verb);
 
-    if (status == SC_CLOSED || status == SC_CONTEXT_LOST)
+    if (status == SC_CLOSED || process->context_lost)
         return status;
     struct sc_sim_op *op = op_of(process, sc_sim_verb_name(verb), handle);
     if (op == NULL)
