@@ -9,8 +9,10 @@
 #include "core/inside.h"
 
 static void tell_agreed(struct sc_core *c, struct sc_actions *out) {
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_AGREED,
-                                            .epoch = c->epoch, .a = c->agreed});
+    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY,
+                                            .kind = SC_NOTICE_AGREED,
+                                            .epoch = c->epoch,
+                                            .a = c->agreed});
     c->want = 0;
 }
 
@@ -38,8 +40,10 @@ static void ask_for_descriptions(struct sc_core *c, uint32_t rank, struct sc_act
     if (p->queried)
         return;
     p->queried = 1;
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_SEND, .kind = SC_FRAME_QUERY,
-                                            .mask = UINT64_C(1) << rank, .epoch = c->epoch,
+    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_SEND,
+                                            .kind = SC_FRAME_QUERY,
+                                            .mask = UINT64_C(1) << rank,
+                                            .epoch = c->epoch,
                                             .a = p->agreed_seq + 1});
 }
 
@@ -161,8 +165,7 @@ sc_status description_is_compared(struct sc_core *c, const struct sc_event *in,
         if (own == NULL && seq > ledger_of(c)->submitted_seq)
             break; // it went on meanwhile
         if (own == NULL || !same_desc(&own->desc, &theirs->op[i]))
-            return mismatch(c, rank, seq, own != NULL ? &own->desc : &unknown, &theirs->op[i],
-                            out);
+            return mismatch(c, rank, seq, own != NULL ? &own->desc : &unknown, &theirs->op[i], out);
         p->agreed_seq = seq;
     }
     sc_agreement_compare(c, rank, out);

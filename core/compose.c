@@ -68,8 +68,10 @@ static void compose_describe(const struct sc_core *c, struct sc_describe *d) {
 
 static void compose_refusal(const struct sc_core *c, const struct sc_action *send,
                             struct sc_cause *cause) {
-    *cause = (struct sc_cause){.code = send->status, .suspect = SC_RANK_NONE,
-                               .field = send->rank, .value = {send->a, send->b}};
+    *cause = (struct sc_cause){.code = send->status,
+                               .suspect = SC_RANK_NONE,
+                               .field = send->rank,
+                               .value = {send->a, send->b}};
     if (send->status == c->terminal.code)
         *cause = c->terminal;
 }
@@ -85,40 +87,25 @@ void sc_core_compose(const struct sc_core *c, const struct sc_action *send,
             if (c->pending[i].link == send->link)
                 memcpy(frame->u.nonce, c->pending[i].nonce, sizeof frame->u.nonce);
         break;
-    case SC_FRAME_HELLO:
-        compose_hello(c, &frame->u.hello);
-        break;
+    case SC_FRAME_HELLO: compose_hello(c, &frame->u.hello); break;
     case SC_FRAME_WELCOME:
         frame->u.welcome.incarnation = c->incarnation;
         frame->u.welcome.timing = c->config.timing;
         break;
-    case SC_FRAME_REFUSE:
-        compose_refusal(c, send, &frame->u.cause);
-        break;
-    case SC_FRAME_OFFER:
-        compose_offer(c, &frame->u.offer);
-        break;
+    case SC_FRAME_REFUSE: compose_refusal(c, send, &frame->u.cause); break;
+    case SC_FRAME_OFFER: compose_offer(c, &frame->u.offer); break;
     case SC_FRAME_ABORT:
         frame->u.cause = c->cause;
         if (send->status != SC_OK) // news since the epoch was left
             frame->u.cause = (struct sc_cause){.code = send->status, .suspect = send->rank};
         break;
-    case SC_FRAME_BYE:
-        frame->u.cause = c->terminal;
-        break;
-    case SC_FRAME_PING:
-        compose_ping(c, &frame->u.ping);
-        break;
-    case SC_FRAME_QUERY:
-        frame->u.first = send->a;
-        break;
-    case SC_FRAME_DESCRIBE:
-        compose_describe(c, &frame->u.describe);
-        break;
+    case SC_FRAME_BYE: frame->u.cause = c->terminal; break;
+    case SC_FRAME_PING: compose_ping(c, &frame->u.ping); break;
+    case SC_FRAME_QUERY: frame->u.first = send->a; break;
+    case SC_FRAME_DESCRIBE: compose_describe(c, &frame->u.describe); break;
     case SC_FRAME_JOINED:
     case SC_FRAME_GO:
     case SC_FRAME_COMMAND:
-    case SC_FRAME_KIND_COUNT:
-        break;
+    case SC_FRAME_KIND_COUNT: break;
     }
 }

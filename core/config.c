@@ -33,8 +33,7 @@ void sc_core_config_init(struct sc_core_config *config) {
     };
 }
 
-sc_status sc_core_config_check(const struct sc_core_config *config,
-                               struct sc_config_fault *fault) {
+sc_status sc_core_config_check(const struct sc_core_config *config, struct sc_config_fault *fault) {
     const struct sc_timing *t = &config->timing;
     const struct sc_config_fault bounds[] = {
         {"world", config->world, 1, SC_WORLD_MAX},

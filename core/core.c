@@ -64,8 +64,9 @@ void act(struct sc_actions *out, enum sc_action_type type, uint64_t epoch) {
 
 void act_send(struct sc_actions *out, enum sc_frame_kind kind, uint64_t mask, uint64_t epoch) {
     if (mask != 0)
-        sc_actions_push(out, (struct sc_action){.type = SC_ACTION_SEND, .kind = kind,
-                                                .mask = mask, .epoch = epoch});
+        sc_actions_push(
+            out,
+            (struct sc_action){.type = SC_ACTION_SEND, .kind = kind, .mask = mask, .epoch = epoch});
 }
 
 void act_send_link(struct sc_actions *out, enum sc_frame_kind kind, uint64_t link) {

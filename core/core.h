@@ -48,12 +48,12 @@ struct sc_core_view {
     uint64_t epoch;       // live epoch in READY, the one being left or joined otherwise; 0: none
     uint64_t ready_epoch; // highest epoch in which this rank was READY
     uint64_t incarnation;
-    uint64_t recoveries;  // epochs lost and replaced
+    uint64_t recoveries;                    // epochs lost and replaced
     uint64_t submitted, started, completed; // seqs of `epoch`
     uint64_t agreed;
     uint64_t mark;
     uint32_t captures;
-    uint32_t draining; // 1: ABORTING, and ops still wait behind the application's own work
+    uint32_t draining;     // 1: ABORTING, and ops still wait behind the application's own work
     struct sc_cause cause; // why the last epoch ended, or why it FAILED; code SC_OK: none
 };
 

@@ -4,7 +4,7 @@
 #include "core/crc32c.h"
 
 #define POLYNOMIAL 0x82f63b78u // reflected
-#define BIT(c) (((c) >> 1) ^ (((c) & 1u) != 0 ? POLYNOMIAL : 0u))
+#define BIT(c) (((c) >> 1) ^ (((c)&1u) != 0 ? POLYNOMIAL : 0u))
 #define NIBBLE(c) BIT(BIT(BIT(BIT(c))))
 
 // Two lookups of four bits a byte: the table fits one cache line, and its rows can be read.

@@ -197,12 +197,8 @@ static void command(struct cursor *c, struct sc_frame *f) {
 static void payload(struct cursor *c, struct sc_frame *f) {
     u64(c, &f->epoch);
     switch ((enum sc_frame_kind)f->kind) {
-    case SC_FRAME_CHALLENGE:
-        raw(c, f->u.nonce, sizeof f->u.nonce);
-        break;
-    case SC_FRAME_HELLO:
-        hello(c, &f->u.hello);
-        break;
+    case SC_FRAME_CHALLENGE: raw(c, f->u.nonce, sizeof f->u.nonce); break;
+    case SC_FRAME_HELLO: hello(c, &f->u.hello); break;
     case SC_FRAME_WELCOME:
         u64(c, &f->u.welcome.incarnation);
         timing(c, &f->u.welcome.timing);
@@ -214,25 +210,14 @@ static void payload(struct cursor *c, struct sc_frame *f) {
         if (c->why == NULL && f->u.cause.code == SC_OK)
             c->why = "no cause given";
         break;
-    case SC_FRAME_OFFER:
-        offer(c, &f->u.offer);
-        break;
-    case SC_FRAME_PING:
-        ping(c, &f->u.ping);
-        break;
-    case SC_FRAME_QUERY:
-        u64(c, &f->u.first);
-        break;
-    case SC_FRAME_DESCRIBE:
-        describe(c, &f->u.describe);
-        break;
-    case SC_FRAME_COMMAND:
-        command(c, f);
-        break;
+    case SC_FRAME_OFFER: offer(c, &f->u.offer); break;
+    case SC_FRAME_PING: ping(c, &f->u.ping); break;
+    case SC_FRAME_QUERY: u64(c, &f->u.first); break;
+    case SC_FRAME_DESCRIBE: describe(c, &f->u.describe); break;
+    case SC_FRAME_COMMAND: command(c, f); break;
     case SC_FRAME_JOINED:
     case SC_FRAME_GO:
-    case SC_FRAME_KIND_COUNT:
-        break;
+    case SC_FRAME_KIND_COUNT: break;
     }
 }
 

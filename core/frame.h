@@ -80,9 +80,9 @@ struct sc_ping {
     uint64_t all_started; // coordinator: every rank has started this seq
     uint64_t mark;
     struct sc_pair pair; // the send or recv that its oldest op is, if it has started
-    uint32_t laggard; // coordinator: a rank that has not started all_started + 1
-    uint32_t state;   // enum sc_state of the sender
-    uint32_t loading; // 1: opened, but not yet able to serve
+    uint32_t laggard;    // coordinator: a rank that has not started all_started + 1
+    uint32_t state;      // enum sc_state of the sender
+    uint32_t loading;    // 1: opened, but not yet able to serve
 };
 
 struct sc_offer {

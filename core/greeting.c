@@ -97,9 +97,13 @@ sc_status welcome_greets(struct sc_core *c, const struct sc_event *in, struct sc
 
 static void note_refusal(struct sc_actions *out, uint32_t rank, sc_status code, uint64_t field,
                          uint64_t mine, uint64_t theirs) {
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_REFUSED,
-                                            .rank = rank, .status = code, .mask = field,
-                                            .a = mine, .b = theirs});
+    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY,
+                                            .kind = SC_NOTICE_REFUSED,
+                                            .rank = rank,
+                                            .status = code,
+                                            .mask = field,
+                                            .a = mine,
+                                            .b = theirs});
 }
 
 sc_status refusal_is_heeded(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
@@ -123,9 +127,13 @@ static sc_status refuse(struct sc_core *c, uint64_t link, uint32_t rank, sc_stat
                         struct sc_actions *out) {
     struct sc_pending *pending = pending_by_link(c, link);
     forget_pending(c, pending);
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_SEND, .kind = SC_FRAME_REFUSE,
-                                            .link = link, .rank = field, .status = code,
-                                            .a = mine, .b = theirs});
+    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_SEND,
+                                            .kind = SC_FRAME_REFUSE,
+                                            .link = link,
+                                            .rank = field,
+                                            .status = code,
+                                            .a = mine,
+                                            .b = theirs});
     act_drop(out, link);
     note_refusal(out, rank, code, field, mine, theirs);
     return SC_OK;
@@ -165,8 +173,8 @@ static void take_slot(struct sc_core *c, uint32_t rank, uint64_t link, struct sc
     struct sc_pending *pending = pending_by_link(c, link);
     forget_pending(c, pending);
     act_send_link(out, SC_FRAME_WELCOME, link);
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_GREETED,
-                                            .rank = rank});
+    sc_actions_push(
+        out, (struct sc_action){.type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_GREETED, .rank = rank});
 }
 
 static void note_hello(struct sc_core *c, const struct sc_hello *h) {
@@ -294,7 +302,8 @@ sc_status link_down(struct sc_core *c, const struct sc_event *in, struct sc_acti
     if (peer != NULL) {
         uint32_t rank = (uint32_t)(peer - c->peers);
         if (breach)
-            sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY, .rank = rank,
+            sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY,
+                                                    .rank = rank,
                                                     .kind = SC_NOTICE_BREACH});
         sc_peer_gone(c, rank, breach ? SC_PROTOCOL : SC_PEER_DEAD, out);
     } else if (pending != NULL) {
@@ -314,9 +323,11 @@ void sc_peer_gone(struct sc_core *c, uint32_t rank, sc_status code, struct sc_ac
         c->peer_lost = 1;
         if (is_coordinator(c) && sc_linked_mask(c) != 0)
             sc_actions_push(out, (struct sc_action){.type = SC_ACTION_SEND,
-                                                    .kind = SC_FRAME_ABORT, .epoch = c->epoch,
+                                                    .kind = SC_FRAME_ABORT,
+                                                    .epoch = c->epoch,
                                                     .mask = sc_linked_mask(c),
-                                                    .status = code, .rank = rank});
+                                                    .status = code,
+                                                    .rank = rank});
     }
     if (!is_coordinator(c))
         call_fails(c);

@@ -37,10 +37,10 @@ struct sc_peer {
     uint64_t mark;
     struct sc_pair pair;    // the send or recv that its oldest op is (rank 0 knows its own, too)
     uint64_t pair_since_ns; // both sides have been in it since then; 0: they are not
-    uint8_t able;        // its HELLO stands: an epoch may be offered
-    uint8_t joined;      // its communicator of the epoch being formed is warm
-    uint8_t in_epoch;    // not yet known to have left the epoch that was aborted
-    uint8_t queried;     // a QUERY is on its way
+    uint8_t able;           // its HELLO stands: an epoch may be offered
+    uint8_t joined;         // its communicator of the epoch being formed is warm
+    uint8_t in_epoch;       // not yet known to have left the epoch that was aborted
+    uint8_t queried;        // a QUERY is on its way
     uint8_t loading;
     uint8_t state;
     uint8_t reserved[2];
@@ -66,9 +66,9 @@ struct sc_core {
     uint32_t state; // enum sc_state
     uint32_t able;  // the application can serve
     uint32_t closing;
-    uint32_t failures; // epochs lost since the last stable one
-    uint64_t parting;   // ranks whose links this step lets go of; forgotten when the next begins
-    struct sc_cause cause;    // why the last epoch ended
+    uint32_t failures;     // epochs lost since the last stable one
+    uint64_t parting;      // ranks whose links this step lets go of; forgotten when the next begins
+    struct sc_cause cause; // why the last epoch ended
     struct sc_cause terminal; // once set, FAILED follows as soon as it is clean
 
     // Epochs.
@@ -78,8 +78,8 @@ struct sc_core {
     uint64_t known_ready_epoch; // highest READY of anybody
     uint64_t recoveries;
     uint64_t ready_since_ns;
-    uint64_t away_since_ns; // since START or since leaving READY
-    uint64_t missing_at_ns; // when to name the missing ranks
+    uint64_t away_since_ns;    // since START or since leaving READY
+    uint64_t missing_at_ns;    // when to name the missing ranks
     uint64_t record_submitted; // seqs of ready_epoch, frozen when it was left
     uint64_t record_completed;
     uint64_t mark;
@@ -106,7 +106,7 @@ struct sc_core {
 
     // Health.
     uint64_t next_ping_ns;
-    uint64_t clock_number; // the op whose clock runs
+    uint64_t clock_number;      // the op whose clock runs
     uint64_t started_by_all_ns; // 0: not yet
     uint64_t started_here_ns;
     uint64_t all_started;
@@ -179,14 +179,12 @@ void sc_try_offer(struct sc_core *c, struct sc_actions *out);
 
 // leaving.c
 sc_handler abort_is_heeded, stray_abort_is_noted, comm_gone_cleans, captures_change, op_drains,
-    reconnect_leaves, close_leaves,
-    comm_failed_while_leaving;
+    reconnect_leaves, close_leaves, comm_failed_while_leaving;
 void sc_leave_epoch(struct sc_core *c, const struct sc_cause *cause, struct sc_actions *out);
 void sc_fail(struct sc_core *c, const struct sc_cause *cause, struct sc_actions *out);
 void sc_left_is_known(struct sc_core *c, uint32_t rank);
 void sc_leaving_tick(struct sc_core *c, struct sc_actions *out);
 uint64_t sc_leaving_deadline(const struct sc_core *c);
-
 
 // ops.c
 sc_handler submit_launches, replay_launches, submit_is_refused, op_starts, op_completes, op_fails;
@@ -202,6 +200,7 @@ void sc_op_clock_update(struct sc_core *c);
 sc_handler sync_asks, query_is_answered, description_is_compared;
 void sc_agreement_compare(struct sc_core *c, uint32_t rank, struct sc_actions *out);
 void sc_agreement_after_submit(struct sc_core *c, struct sc_actions *out);
-void sc_agreement_heard(struct sc_core *c, uint32_t rank, const struct sc_ping *ping, struct sc_actions *out);
+void sc_agreement_heard(struct sc_core *c, uint32_t rank, const struct sc_ping *ping,
+                        struct sc_actions *out);
 
 #endif

@@ -18,7 +18,8 @@ static uint64_t clock_start(const struct sc_core *c) {
 static void call_abort(struct sc_core *c, struct sc_actions *out) {
     if (c->captures != 0) {
         sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY,
-                                                .kind = SC_NOTICE_CAPTURES, .a = c->captures});
+                                                .kind = SC_NOTICE_CAPTURES,
+                                                .a = c->captures});
         return;
     }
     if (SC_MUTANT(2))
@@ -48,7 +49,8 @@ void sc_leave_epoch(struct sc_core *c, const struct sc_cause *cause, struct sc_a
         c->peers[r].in_epoch = c->peers[r].link != 0;
 
     if (!sc_ledger_empty(ledger))
-        sc_actions_push(out, (struct sc_action){.type = SC_ACTION_LOST, .epoch = c->epoch,
+        sc_actions_push(out, (struct sc_action){.type = SC_ACTION_LOST,
+                                                .epoch = c->epoch,
                                                 .a = ledger->oldest_number,
                                                 .b = ledger->next_number - 1});
     if (was_ready)
@@ -161,7 +163,8 @@ sc_status op_drains(struct sc_core *c, const struct sc_event *in, struct sc_acti
     } else if (in->type == SC_EVENT_OP_DONE) {
         if (SC_MUTANT(1))
             sc_actions_push(out, (struct sc_action){.type = SC_ACTION_OP_COMPLETE,
-                                                    .epoch = c->epoch, .a = entry->number,
+                                                    .epoch = c->epoch,
+                                                    .a = entry->number,
                                                     .b = sc_ledger_last_seq(entry)});
         sc_ledger_finish(ledger, entry);
     } else if (in->type == SC_EVENT_OP_FAILED && c->abort_clock_ns == SC_CORE_NEVER_NS) {

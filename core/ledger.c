@@ -55,8 +55,7 @@ static uint32_t stream_slot(const struct sc_ledger *l, uint64_t stream) {
 sc_status sc_ledger_room(const struct sc_ledger *l, uint64_t stream, uint32_t count) {
     if (count > l->capacity)
         return SC_TOO_LARGE;
-    if (l->next_number - l->oldest_number >= l->capacity ||
-        l->seqs_in_flight + count > l->capacity)
+    if (l->next_number - l->oldest_number >= l->capacity || l->seqs_in_flight + count > l->capacity)
         return SC_BUSY;
     if (stream != SC_STREAM_NONE && stream_slot(l, stream) == NO_STREAM)
         return SC_BUSY;

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SC_STREAMS_MAX 16u // streams with ops in flight at a time
+#define SC_STREAMS_MAX 16u        // streams with ops in flight at a time
 #define SC_STREAM_NONE UINT64_MAX // an op that enqueues nothing
 
 struct sc_ledger_entry {
@@ -28,9 +28,9 @@ struct sc_ledger_entry {
     uint64_t next;       // number of the next entry on its stream; 0: none
     uint64_t pair_count; // send, recv: counted for each peer and direction
     uint32_t peer;
-    uint32_t kind; // of its (first) op
-    uint32_t seqs;       // how many seqs it takes
-    uint16_t stream;     // index into streams
+    uint32_t kind;   // of its (first) op
+    uint32_t seqs;   // how many seqs it takes
+    uint16_t stream; // index into streams
     uint8_t started;
     uint8_t done;
 };
@@ -47,17 +47,17 @@ struct sc_ledger_seq {
 };
 
 struct sc_ledger {
-    uint32_t capacity;      // entries, and seqs remembered
+    uint32_t capacity; // entries, and seqs remembered
     uint32_t seqs_in_flight;
-    uint32_t streams_used;  // slots that were ever taken in this epoch
-    uint32_t stream_newest; // slot of the newest entry with a stream
-    uint64_t next_number;   // of the next entry; numbers start at 1
-    uint64_t oldest_number; // oldest entry still held; == next_number when empty
+    uint32_t streams_used;   // slots that were ever taken in this epoch
+    uint32_t stream_newest;  // slot of the newest entry with a stream
+    uint64_t next_number;    // of the next entry; numbers start at 1
+    uint64_t oldest_number;  // oldest entry still held; == next_number when empty
     uint64_t started_number; // every entry up to here has started
     uint64_t submitted_seq;
     uint64_t started_seq;
     uint64_t completed_seq;
-    uint64_t digest; // D(submitted_seq)
+    uint64_t digest;              // D(submitted_seq)
     uint64_t sends[SC_WORLD_MAX]; // to each peer
     uint64_t recvs[SC_WORLD_MAX]; // from each peer
     struct sc_ledger_stream streams[SC_STREAMS_MAX];
@@ -72,7 +72,8 @@ void sc_ledger_reset(struct sc_ledger *ledger);
 
 // Room for one more entry of `seqs` seqs on `stream`: SC_OK or SC_BUSY; SC_TOO_LARGE when it could
 // never fit.
-SC_MUST_USE sc_status sc_ledger_room(const struct sc_ledger *ledger, uint64_t stream, uint32_t seqs);
+SC_MUST_USE sc_status sc_ledger_room(const struct sc_ledger *ledger, uint64_t stream,
+                                     uint32_t seqs);
 // Takes an entry; room was asked for. The descriptions of collectives enter the digest in order.
 struct sc_ledger_entry *sc_ledger_push(struct sc_ledger *ledger, uint64_t stream,
                                        const struct sc_op_desc *list, uint32_t count);

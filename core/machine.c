@@ -153,8 +153,7 @@ static sc_status frame_arrives(struct sc_core *c, const struct sc_event *in,
         peer->heard_ns = c->now_ns;
     bool may = (frames[frame->kind].from & (is_coordinator(c) ? MEMBER : COORDINATOR)) != 0 &&
                (peer != NULL || !frames[frame->kind].greeted);
-    sc_status verdict =
-        may ? frames[frame->kind].cells[c->state](c, in, out) : breach(c, in, out);
+    sc_status verdict = may ? frames[frame->kind].cells[c->state](c, in, out) : breach(c, in, out);
     if (verdict != SC_PROTOCOL)
         return verdict;
     act_drop(out, link);
@@ -213,9 +212,12 @@ void sc_core_enter(struct sc_core *c, enum sc_state state, struct sc_actions *ou
     };
     SC_ASSERT((follows[c->state] >> state & 1u) || state == SC_STATE_CLOSED);
     bool told = state == SC_STATE_ABORTING || state >= SC_STATE_FAILED;
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_STATE,
+    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY,
+                                            .kind = SC_NOTICE_STATE,
                                             .status = told ? c->cause.code : SC_OK,
-                                            .rank = c->cause.suspect, .epoch = c->epoch,
-                                            .a = c->state, .b = state});
+                                            .rank = c->cause.suspect,
+                                            .epoch = c->epoch,
+                                            .a = c->state,
+                                            .b = state});
     c->state = state;
 }

@@ -28,19 +28,18 @@ static sc_status check_place(const struct sc_core *c, const struct sc_op_desc *d
     else if (desc->kind == SC_OP_REDUCE_SCATTER)
         src = whole;
     sc_status status = sc_payload_check(place->src, src, c->config.capacity_bytes);
-    return status != SC_OK ? status
-                           : sc_payload_check(place->dst, dst, c->config.capacity_bytes);
+    return status != SC_OK ? status : sc_payload_check(place->dst, dst, c->config.capacity_bytes);
 }
 
 bool sc_core_op_is_void(const struct sc_core *c, const struct sc_op_desc *desc) {
-    return desc->bytes == 0 ||
-           (c->config.world == 1 &&
-            (desc->kind == SC_OP_ALL_REDUCE || desc->kind == SC_OP_BROADCAST));
+    return desc->bytes == 0 || (c->config.world == 1 &&
+                                (desc->kind == SC_OP_ALL_REDUCE || desc->kind == SC_OP_BROADCAST));
 }
 
 static void complete(struct sc_core *c, struct sc_ledger_entry *entry, struct sc_actions *out) {
     sc_ledger_finish(ledger_of(c), entry);
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_OP_COMPLETE, .epoch = c->epoch,
+    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_OP_COMPLETE,
+                                            .epoch = c->epoch,
                                             .a = entry->number,
                                             .b = sc_ledger_last_seq(entry)});
 }
@@ -70,8 +69,10 @@ sc_status submit_launches(struct sc_core *c, const struct sc_event *in, struct s
     if (nothing)
         complete(c, entry, out);
     else
-        sc_actions_push(out, (struct sc_action){.type = SC_ACTION_LAUNCH, .epoch = c->epoch,
-                                                .a = entry->number, .b = entry->first_seq});
+        sc_actions_push(out, (struct sc_action){.type = SC_ACTION_LAUNCH,
+                                                .epoch = c->epoch,
+                                                .a = entry->number,
+                                                .b = entry->first_seq});
     sc_agreement_after_submit(c, out);
     return SC_OK;
 }
@@ -91,8 +92,10 @@ sc_status replay_launches(struct sc_core *c, const struct sc_event *in, struct s
         return verdict;
     struct sc_ledger_entry *entry =
         sc_ledger_push(ledger_of(c), in->u.replay.stream, in->u.replay.list, count);
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_LAUNCH, .epoch = c->epoch,
-                                            .a = entry->number, .b = entry->first_seq});
+    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_LAUNCH,
+                                            .epoch = c->epoch,
+                                            .a = entry->number,
+                                            .b = entry->first_seq});
     sc_agreement_after_submit(c, out);
     return SC_OK;
 }

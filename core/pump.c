@@ -27,12 +27,8 @@ void pump_queue(struct sc_pump *p, const struct sc_event *event) {
 
 static void perform(struct sc_pump *p, const struct sc_action *a) {
     switch ((enum sc_action_type)a->type) {
-    case SC_ACTION_LISTEN:
-        pump_listen(p);
-        break;
-    case SC_ACTION_DIAL:
-        pump_dial(p, (uint32_t)a->a);
-        break;
+    case SC_ACTION_LISTEN: pump_listen(p); break;
+    case SC_ACTION_DIAL: pump_dial(p, (uint32_t)a->a); break;
     case SC_ACTION_DROP:
         for (uint32_t r = 0; r < p->config.core.world && a->mask != 0; r++)
             if (a->mask >> r & 1u)
@@ -40,30 +36,14 @@ static void perform(struct sc_pump *p, const struct sc_action *a) {
         if (a->mask == 0)
             pump_drop(p, a->link);
         break;
-    case SC_ACTION_SEND:
-        pump_send(p, a);
-        break;
-    case SC_ACTION_GET_ID:
-        pump_comm_get_id(p);
-        break;
-    case SC_ACTION_COMM_CREATE:
-        pump_comm_create(p, a->epoch);
-        break;
-    case SC_ACTION_COMM_ABORT:
-        pump_comm_abort(p, a->epoch);
-        break;
-    case SC_ACTION_COMM_ABANDON:
-        pump_comm_abandon(p);
-        break;
-    case SC_ACTION_FENCE:
-        pump_fence(p, a->epoch);
-        break;
-    case SC_ACTION_REGISTER_ALL:
-        pump_register_all(p);
-        break;
-    case SC_ACTION_LAUNCH:
-        pump_launch(p, a);
-        break;
+    case SC_ACTION_SEND: pump_send(p, a); break;
+    case SC_ACTION_GET_ID: pump_comm_get_id(p); break;
+    case SC_ACTION_COMM_CREATE: pump_comm_create(p, a->epoch); break;
+    case SC_ACTION_COMM_ABORT: pump_comm_abort(p, a->epoch); break;
+    case SC_ACTION_COMM_ABANDON: pump_comm_abandon(p); break;
+    case SC_ACTION_FENCE: pump_fence(p, a->epoch); break;
+    case SC_ACTION_REGISTER_ALL: pump_register_all(p); break;
+    case SC_ACTION_LAUNCH: pump_launch(p, a); break;
     case SC_ACTION_OP_COMPLETE:
         p->launch.number = p->launch.number != 0 ? p->launch.number : a->a;
         p->launch.seq = p->launch.seq != 0 ? p->launch.seq : a->b;
@@ -78,8 +58,7 @@ static void perform(struct sc_pump *p, const struct sc_action *a) {
         if (p->config.on_notice != NULL)
             p->config.on_notice(p->config.arg, a);
         break;
-    case SC_ACTION_COUNT:
-        break;
+    case SC_ACTION_COUNT: break;
     }
 }
 
@@ -250,8 +229,8 @@ sc_status sc_pump_command(struct sc_pump *p, uint64_t epoch, uint64_t ranks, con
         return SC_TOO_LARGE;
     p->command = data;
     p->command_bytes = bytes;
-    struct sc_event event = {.type = SC_EVENT_COMMAND, .epoch = epoch,
-                             .u.command = {.ranks = ranks, .bytes = bytes}};
+    struct sc_event event = {
+        .type = SC_EVENT_COMMAND, .epoch = epoch, .u.command = {.ranks = ranks, .bytes = bytes}};
     return pump_feed(p, &event);
 }
 

@@ -95,8 +95,7 @@ void pump_comm_run(struct sc_pump *p) {
         report = (struct sc_comm_report){.state = SC_COMM_ERROR, .error = status};
     struct sc_event event = {.epoch = p->comm_epoch};
     switch (report.state) {
-    case SC_COMM_FORMING:
-        return;
+    case SC_COMM_FORMING: return;
     case SC_COMM_READY:
         if (p->comm_told)
             return;

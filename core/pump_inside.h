@@ -16,7 +16,7 @@
 #define SC_PUMP_SLACK 4u  // links being flushed, or replaced by a new one of the same rank
 
 struct sc_pump_link {
-    uint64_t handle; // 0: free
+    uint64_t handle;     // 0: free
     uint64_t drop_at_ns; // 0: in use; otherwise flushed until then, and closed
     uint32_t received, queued;
     bool ended;
@@ -64,10 +64,10 @@ struct sc_pump {
     // communicator
     uint64_t comm; // 0: none
     uint64_t comm_epoch;
-    bool comm_told;  // COMM_READY was fed
+    bool comm_told;   // COMM_READY was fed
     bool comm_failed; // COMM_FAILED was fed
     bool comm_aborted;
-    bool context_told; // that failure was a lost context, which ends more than an epoch
+    bool context_told;   // that failure was a lost context, which ends more than an epoch
     bool comm_lives;     // not known to have ended: its memory must stay
     bool comm_abandoned; // one never will be known to have ended
     struct sc_comm_id id;

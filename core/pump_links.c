@@ -227,10 +227,9 @@ static bool feed_frames(struct sc_pump *p, struct sc_pump_link *l) {
         struct sc_frame frame;
         size_t bytes = 0;
         const char *why = NULL;
-        size_t limit =
-            is_greeted(p, handle) ? p->config.link_buffer_bytes : SC_GREETING_MAX_BYTES;
-        sc_status status = sc_frame_decode(l->in + used, l->received - used, limit, &frame, &bytes,
-                                           &why);
+        size_t limit = is_greeted(p, handle) ? p->config.link_buffer_bytes : SC_GREETING_MAX_BYTES;
+        sc_status status =
+            sc_frame_decode(l->in + used, l->received - used, limit, &frame, &bytes, &why);
         if (status == SC_INPROGRESS)
             break;
         if (status != SC_OK) {

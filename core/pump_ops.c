@@ -63,8 +63,7 @@ static sc_status compose(struct sc_pump *p, const struct sc_op_desc *desc,
     case SC_OP_RECV:
         status = d->recv(ctx(p), comm, place->dst, bytes, desc->root, place->stream);
         break;
-    case SC_OP_KIND_COUNT:
-        break;
+    case SC_OP_KIND_COUNT: break;
     }
     if (status == SC_OK && !SC_MUTANT(7))
         status = d->comm_error(ctx(p), comm);
@@ -98,8 +97,8 @@ void pump_launch(struct sc_pump *p, const struct sc_action *action) {
     l->seq = action->b;
     l->status = order_streams(p, l->stream);
     if (l->status == SC_OK && l->replay != NULL)
-        l->status = p->device->replay_begin(ctx(p), l->replay->handle, l->stream, action->epoch,
-                                            &op);
+        l->status =
+            p->device->replay_begin(ctx(p), l->replay->handle, l->stream, action->epoch, &op);
     else if (l->status == SC_OK)
         l->status = launch_op(p, action->epoch, &op);
     *op_slot(p, l->number) = op;
@@ -178,8 +177,7 @@ sc_status sc_pump_submit(struct sc_pump *p, uint64_t epoch, const struct sc_op_d
 
 // ---- polling ----
 
-static void feed_op(struct sc_pump *p, enum sc_event_type type, uint64_t number,
-                    sc_status status) {
+static void feed_op(struct sc_pump *p, enum sc_event_type type, uint64_t number, sc_status status) {
     struct sc_event event;
     event.type = type;
     event.epoch = p->comm_epoch;
@@ -314,8 +312,8 @@ sc_status sc_pump_capture_release(struct sc_pump *p, uint64_t capture) {
     return SC_OK;
 }
 
-sc_status sc_pump_replay_begin(struct sc_pump *p, uint64_t epoch, uint64_t capture,
-                               uint64_t stream, uint64_t *number, uint64_t *seq) {
+sc_status sc_pump_replay_begin(struct sc_pump *p, uint64_t epoch, uint64_t capture, uint64_t stream,
+                               uint64_t *number, uint64_t *seq) {
     const struct sc_pump_capture *slot = find_capture(p, capture);
     if (slot == NULL || slot->open || p->open_replay != 0)
         return SC_INVALID;

@@ -31,7 +31,8 @@ struct sc_cause {
 
 // Durations of one recovery as the coordinator saw it; form and warm-up as this rank saw them.
 struct sc_phases {
-    uint64_t detect_ns; // last sign of life, or start of the stuck op -> evidence; 0 when told at once
+    uint64_t
+        detect_ns; // last sign of life, or start of the stuck op -> evidence; 0 when told at once
     uint64_t agree_ns;  // evidence -> every live rank is known to have left the epoch
     uint64_t abort_ns;  // evidence -> communicator gone, streams clear
     uint64_t wait_ns;   // clean -> every rank present and able
@@ -44,7 +45,7 @@ struct sc_rank_record {
     uint64_t ready_epoch; // last epoch in which this rank was READY; 0: never
     uint64_t submitted;   // seqs within that epoch
     uint64_t completed;
-    uint64_t mark; // the application's last mark
+    uint64_t mark;  // the application's last mark
     uint32_t fresh; // 1: a new process since the last record that this application took
     uint32_t reserved;
 };

@@ -149,8 +149,7 @@ sc_status comm_ready_joins(struct sc_core *c, const struct sc_event *in, struct 
     return SC_OK;
 }
 
-sc_status comm_failed_aborts(struct sc_core *c, const struct sc_event *in,
-                             struct sc_actions *out) {
+sc_status comm_failed_aborts(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     if (in->epoch != c->epoch)
         return SC_OK;
     const struct sc_cause cause = {.code = in->u.comm_failed.status, .suspect = c->config.rank};

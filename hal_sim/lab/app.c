@@ -11,8 +11,8 @@ static const struct sc_device *device_of(const struct life *life) {
 sc_status app_open(struct life *life) {
     const struct sc_plan *plan = life->seat->lab->plan;
     const struct sc_device *d = device_of(life);
-    uint64_t bytes = (uint64_t)plan->work.layers * plan->core.world * plan->work.elements *
-                     SC_BF16_BYTES;
+    uint64_t bytes =
+        (uint64_t)plan->work.layers * plan->core.world * plan->work.elements * SC_BF16_BYTES;
     for (uint32_t i = 0; i < plan->work.streams; i++)
         if (d->stream_create(d->ctx, &life->app.streams[i]) != SC_OK)
             return SC_DEVICE_ERROR;
@@ -55,7 +55,8 @@ void app_completed(struct life *life, uint64_t epoch, uint64_t number, uint64_t 
         lab->first_op_due = false;
         lab->result->first_op_ns = lab_now(lab) - lab->ready_ns;
         lab->result->whole_ns = lab_now(lab) - lab->result->fault_ns;
-        lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_FIRST_OP, .epoch = epoch,
+        lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_FIRST_OP,
+                                               .epoch = epoch,
                                                .rank = life->seat->rank,
                                                .a = lab->result->first_op_ns});
     }
@@ -94,8 +95,8 @@ void app_lose(struct life *life) {
         return;
     app->phase = APP_AWAY;
     if (app->capture != 0)
-        app->release_at_ns = lab_now(life->seat->lab) +
-                             lab_draw(life->seat->lab, 0, LAB_RELEASE_NS);
+        app->release_at_ns =
+            lab_now(life->seat->lab) + lab_draw(life->seat->lab, 0, LAB_RELEASE_NS);
 }
 
 // A refusal that means the epoch is over, or a defect of ours.

@@ -36,12 +36,12 @@ struct app {
     enum app_phase phase;
     uint64_t epoch;
     uint64_t at_ns;
-    uint64_t step;  // being worked on: mark + 1
-    uint32_t layer; // next to submit
-    uint32_t done;  // layers whose ops completed
-    uint64_t first_seq; // of the step
+    uint64_t step;             // being worked on: mark + 1
+    uint32_t layer;            // next to submit
+    uint32_t done;             // layers whose ops completed
+    uint64_t first_seq;        // of the step
     uint64_t newest_completed; // number
-    uint32_t submitting; // seqs at stake in the submit under way: if it fails, they are spent
+    uint32_t submitting;       // seqs at stake in the submit under way: if it fails, they are spent
     uint64_t slow_kernel_ns;
     uint64_t stalled_until_ns; // its thread is busy elsewhere; it looks at nothing meanwhile
     uint64_t streams[LAB_STREAMS_MAX];
@@ -59,11 +59,11 @@ struct life {
     struct app app;
     uint64_t incarnation;
     bool paused;
-    bool broken; // one of its device's verbs was made to fail: it may be unable to clean up
+    bool broken;       // one of its device's verbs was made to fail: it may be unable to clean up
     bool unregistered; // a registration of its was made to yield nothing
-    bool dirty; // notices arrived that the application has not looked at
+    bool dirty;        // notices arrived that the application has not looked at
     uint32_t state;
-    uint64_t submitted; // highest seq of app.epoch
+    uint64_t submitted;  // highest seq of app.epoch
     uint64_t last_epoch; // that was READY here
     uint64_t agreed;
     struct sc_sim_held base; // at the first READY, to see that recoveries leak nothing
@@ -76,8 +76,8 @@ struct life {
 struct seat {
     struct lab *lab;
     uint32_t rank;
-    struct life *life;   // the present one, NULL between processes
-    struct life *ghost;  // paused and replaced
+    struct life *life;  // the present one, NULL between processes
+    struct life *ghost; // paused and replaced
     uint64_t respawn_at_ns;
     bool wanted; // the supervisor wants a process here
     bool left;   // closed for good
@@ -94,7 +94,7 @@ struct tag {
 struct epoch_seen {
     uint64_t epoch;
     uint64_t first_ready_ns;
-    uint64_t left_ns;   // first rank out of READY; 0: none yet
+    uint64_t left_ns; // first rank out of READY; 0: none yet
     uint64_t incarnation[LAB_RANKS_MAX];
     bool out[LAB_RANKS_MAX];
 };
@@ -123,11 +123,11 @@ struct lab {
     struct tag tags[LAB_TAGS];
     struct epoch_seen epochs[LAB_EPOCHS];
     uint32_t epochs_count;
-    uint64_t last_fault_ns; // of any kind
+    uint64_t last_fault_ns;    // of any kind
     uint64_t trouble_until_ns; // links or hosts may be slow until then
-    uint64_t watch_until_ns;    // an epoch is being left until then at the latest
+    uint64_t watch_until_ns;   // an epoch is being left until then at the latest
     bool any_fault;
-    bool vacant; // a process has ended; the supervisor has not looked yet
+    bool vacant;       // a process has ended; the supervisor has not looked yet
     bool struck;       // something was killed, paused or broken, and no rank has left READY since
     bool recovering;   // the phases of the result are being measured
     uint64_t ready_ns; // of the newest epoch
@@ -159,7 +159,7 @@ void step_commit(struct life *life);
 
 // app.c
 #define LAB_RELEASE_NS 20000000ull // an application lets go of a useless capture within 20 ms
-void app_lose(struct life *life); // its epoch is over
+void app_lose(struct life *life);  // its epoch is over
 void app_refused(struct life *life, sc_status status); // … or it made a wrong call
 void app_release_capture(struct life *life);
 sc_status app_open(struct life *life);

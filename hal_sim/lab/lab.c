@@ -53,8 +53,7 @@ void lab_violation(struct lab *lab, uint32_t rank, const char *format, ...) {
         snprintf(lab->result->violation, sizeof lab->result->violation, "at %llu.%06llu s%s: %s",
                  (unsigned long long)(lab_now(lab) / SECOND),
                  (unsigned long long)(lab_now(lab) % SECOND / 1000), whose, text);
-    lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_VIOLATION, .rank = rank,
-                                           .text = text});
+    lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_VIOLATION, .rank = rank, .text = text});
 }
 
 static void on_sim_violation(void *arg, uint32_t rank, const char *text) {
@@ -162,22 +161,17 @@ static uint64_t disturbance(const struct lab *lab, const struct sc_plan_entry *e
     switch (entry->fault.kind) {
     case SC_SIM_link_blackhole:
     case SC_SIM_link_oneway:
-    case SC_SIM_link_fragment:
-        return entry->fault.duration_ns + silence;
-    case SC_SIM_link_delay:
-        return 9 * entry->fault.duration_ns + silence;
-    case SC_SIM_link_reset:
-        return silence;
-    default:
-        return 0;
+    case SC_SIM_link_fragment: return entry->fault.duration_ns + silence;
+    case SC_SIM_link_delay: return 9 * entry->fault.duration_ns + silence;
+    case SC_SIM_link_reset: return silence;
+    default: return 0;
     }
 }
 
 static bool act_entry(struct lab *lab, const struct sc_plan_entry *entry) {
     struct seat *seat = &lab->seats[entry->rank];
     switch (entry->verb) {
-    case SC_PLAN_fault:
-        return sc_sim_inject(lab->sim, &entry->fault);
+    case SC_PLAN_fault: return sc_sim_inject(lab->sim, &entry->fault);
     case SC_PLAN_kill:
         if (seat->life != NULL)
             life_kill(seat->life, "killed");
@@ -188,16 +182,11 @@ static bool act_entry(struct lab *lab, const struct sc_plan_entry *entry) {
         if (seat->life == NULL)
             respawn_in(seat, 0);
         return seat->life == NULL;
-    case SC_PLAN_pause:
-        return pause_seat(seat, entry->duration_ns);
-    case SC_PLAN_replace:
-        return replace_seat(seat, entry->duration_ns);
-    case SC_PLAN_close_final:
-        return close_seat(seat, true, 0);
-    case SC_PLAN_close_returning:
-        return close_seat(seat, false, entry->duration_ns);
-    case SC_PLAN_reconnect:
-        return reconnect_seat(seat);
+    case SC_PLAN_pause: return pause_seat(seat, entry->duration_ns);
+    case SC_PLAN_replace: return replace_seat(seat, entry->duration_ns);
+    case SC_PLAN_close_final: return close_seat(seat, true, 0);
+    case SC_PLAN_close_returning: return close_seat(seat, false, entry->duration_ns);
+    case SC_PLAN_reconnect: return reconnect_seat(seat);
     case SC_PLAN_stall:
         if (seat->life != NULL)
             seat->life->app.stalled_until_ns = lab_now(lab) + entry->duration_ns;
@@ -206,11 +195,8 @@ static bool act_entry(struct lab *lab, const struct sc_plan_entry *entry) {
         if (seat->life != NULL)
             seat->life->app.slow_kernel_ns = entry->duration_ns;
         return seat->life != NULL;
-    case SC_PLAN_heal:
-        sc_sim_heal(lab->sim);
-        return true;
-    case SC_PLAN_VERB_COUNT:
-        break;
+    case SC_PLAN_heal: sc_sim_heal(lab->sim); return true;
+    case SC_PLAN_VERB_COUNT: break;
     }
     return false;
 }
@@ -225,7 +211,8 @@ static void note_entry(struct lab *lab, const struct sc_plan_entry *entry) {
     if (!harmless)
         oracle_fault(lab, disturbance(lab, entry));
     struct life *life = lab->seats[entry->fault.a].life;
-    bool breaks = entry->fault.kind == SC_SIM_verb_fails || entry->fault.kind == SC_SIM_context_lost;
+    bool breaks =
+        entry->fault.kind == SC_SIM_verb_fails || entry->fault.kind == SC_SIM_context_lost;
     if (entry->verb != SC_PLAN_fault || life == NULL)
         return;
     life->broken |= breaks;
@@ -240,15 +227,16 @@ static void fire(struct lab *lab, uint32_t index) {
     lab->fired[index] = true;
     // Told before it is done, so that the trace reads in the order of cause and effect.
     if (sc_plan_entry_text(entry, text, sizeof text))
-        lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_FAULT, .rank = SC_RANK_NONE,
-                                               .text = text});
+        lab_trace(lab, (struct sc_trace_entry){
+                           .kind = SC_TRACE_FAULT, .rank = SC_RANK_NONE, .text = text});
     note_entry(lab, entry);
     if (act_entry(lab, entry)) {
         if (entry->verb == SC_PLAN_fault)
             lab->result->faults[entry->fault.kind]++;
         lab->result->verbs[entry->verb]++;
     } else {
-        lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_FAULT, .rank = SC_RANK_NONE,
+        lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_FAULT,
+                                               .rank = SC_RANK_NONE,
                                                .text = "found nothing to strike"});
     }
     fire_followers(lab, index);
@@ -270,8 +258,8 @@ static void fire_followers(struct lab *lab, uint32_t index) {
         schedule(lab, index + 1, lab_now(lab) + plan->entries[index + 1].time_ns);
 }
 
-static bool fire_where(struct lab *lab, enum sc_plan_trigger trigger, uint32_t rank,
-                       uint64_t mark, uint64_t op) {
+static bool fire_where(struct lab *lab, enum sc_plan_trigger trigger, uint32_t rank, uint64_t mark,
+                       uint64_t op) {
     const struct life *before = lab->seats[rank].life;
     for (uint32_t i = 0; i < lab->plan->entries_count; i++) {
         const struct sc_plan_entry *e = &lab->plan->entries[i];

@@ -24,25 +24,25 @@ struct sc_lab_options {
 };
 
 struct sc_lab_result {
-    uint64_t hash;             // of the whole trace
+    uint64_t hash; // of the whole trace
     uint64_t ended_ns;
-    uint32_t violations;       // oracle breaches, and expected lines not met
-    char violation[512];       // the first one
-    uint64_t ops_verified;     // per rank and op: results that were compared bit for bit
-    uint64_t ops_exact;        // … and were right; equal, or there is a violation
+    uint32_t violations;   // oracle breaches, and expected lines not met
+    char violation[512];   // the first one
+    uint64_t ops_verified; // per rank and op: results that were compared bit for bit
+    uint64_t ops_exact;    // … and were right; equal, or there is a violation
     uint64_t ops_lost;
-    uint64_t steps;            // highest mark
-    uint64_t epochs;           // that became READY
+    uint64_t steps;  // highest mark
+    uint64_t epochs; // that became READY
     uint64_t recoveries;
-    bool ready_before_fault;   // every rank was READY before the first fault
+    bool ready_before_fault;             // every rank was READY before the first fault
     uint32_t faults[SC_SIM_FAULT_COUNT]; // injected, by kind
     uint32_t verbs[SC_PLAN_VERB_COUNT];
     // Of the last recovery, seen from outside: from the moment of the last kill, pause or fault.
-    uint64_t fault_ns;         // when it struck
-    uint64_t detect_ns;        // strike -> first rank out of READY
-    struct sc_phases phases;   // as rank 0's record told them
-    uint64_t first_op_ns;      // READY -> first op complete
-    uint64_t whole_ns;         // strike -> first op complete
+    uint64_t fault_ns;       // when it struck
+    uint64_t detect_ns;      // strike -> first rank out of READY
+    struct sc_phases phases; // as rank 0's record told them
+    uint64_t first_op_ns;    // READY -> first op complete
+    uint64_t whole_ns;       // strike -> first op complete
 };
 
 // Plays a plan. SC_NO_MEMORY is the only error; what went wrong inside is in the result.
@@ -57,8 +57,8 @@ struct sc_lab_many {
     uint64_t ops_verified, ops_median, recoveries, epochs;
     uint64_t ready_before_fault;
     uint64_t virtual_ns;
-    uint64_t hash;       // over all runs' hashes, in order of seed
-    uint64_t replayed;   // runs played twice to see the same hash
+    uint64_t hash;     // over all runs' hashes, in order of seed
+    uint64_t replayed; // runs played twice to see the same hash
     uint64_t faults[SC_SIM_FAULT_COUNT];
     uint64_t verbs[SC_PLAN_VERB_COUNT];
 };

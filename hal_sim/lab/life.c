@@ -89,9 +89,9 @@ static void bury(struct life *life) {
 }
 
 static void trace_life(struct life *life, enum sc_trace_kind kind, const char *text) {
-    lab_trace(life->seat->lab, (struct sc_trace_entry){.kind = kind, .rank = life->seat->rank,
-                                                       .former = is_former(life),
-                                                       .text = text});
+    lab_trace(life->seat->lab,
+              (struct sc_trace_entry){
+                  .kind = kind, .rank = life->seat->rank, .former = is_former(life), .text = text});
 }
 
 struct life *life_spawn(struct seat *seat) {

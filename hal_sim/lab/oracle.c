@@ -75,8 +75,7 @@ static void check_record(struct life *life, const struct sc_recovery *record) {
                           "O3 rank %u completed %llu of %llu, the record says %llu of %llu", r,
                           (unsigned long long)seat->left_completed,
                           (unsigned long long)seat->left_submitted,
-                          (unsigned long long)told->completed,
-                          (unsigned long long)told->submitted);
+                          (unsigned long long)told->completed, (unsigned long long)told->submitted);
     }
 }
 
@@ -131,8 +130,10 @@ static void note_phases(struct life *life, const struct sc_recovery *record) {
 
 void oracle_ready(struct life *life, const struct sc_recovery *record) {
     struct lab *lab = life->seat->lab;
-    lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_READY, .rank = life->seat->rank,
-                                           .epoch = record->epoch, .recovery = record});
+    lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_READY,
+                                           .rank = life->seat->rank,
+                                           .epoch = record->epoch,
+                                           .recovery = record});
     struct epoch_seen *seen = note_epoch(life, record->epoch);
     uint64_t *incarnation = &seen->incarnation[life->seat->rank];
     if (*incarnation != 0 && *incarnation != life->incarnation)
@@ -175,8 +176,7 @@ void oracle_fault(struct lab *lab, uint64_t disturbs_links_ns) {
 
 // O7 for ranks that have not left at all.
 static void check_stragglers(struct lab *lab, const struct epoch_seen *seen) {
-    if (seen->left_ns == 0 ||
-        lab_now(lab) <= seen->left_ns + leave_bound(lab, seen->left_ns))
+    if (seen->left_ns == 0 || lab_now(lab) <= seen->left_ns + leave_bound(lab, seen->left_ns))
         return;
     for (uint32_t r = 0; r < lab->plan->core.world; r++) {
         const struct seat *seat = &lab->seats[r];

@@ -112,10 +112,8 @@ static uint16_t expected(const struct sc_payload *p, const struct expectation *e
     const struct shape *s = &e->shape;
     uint16_t untouched = value(e->bases[p->rank], i);
     switch (s->kind) {
-    case SC_OP_ALL_REDUCE:
-        return i < s->count ? sum(p, e->bases, i) : untouched;
-    case SC_OP_BROADCAST:
-        return i < s->count ? value(e->bases[s->root], i) : untouched;
+    case SC_OP_ALL_REDUCE: return i < s->count ? sum(p, e->bases, i) : untouched;
+    case SC_OP_BROADCAST: return i < s->count ? value(e->bases[s->root], i) : untouched;
     case SC_OP_ALL_GATHER: // rank r contributed what lay at its share of its own buffer
         return i < s->count * p->world ? value(e->bases[i / s->count], i) : untouched;
     case SC_OP_REDUCE_SCATTER:
@@ -125,8 +123,7 @@ static uint16_t expected(const struct sc_payload *p, const struct expectation *e
     case SC_OP_SEND:
     case SC_OP_RECV:
         return p->rank == s->to && i < s->count ? value(e->bases[s->from], i) : untouched;
-    case SC_OP_KIND_COUNT:
-        break;
+    case SC_OP_KIND_COUNT: break;
     }
     return untouched;
 }

@@ -16,14 +16,14 @@
 // What each rank's application does: steps (tokens) of `layers` collectives, all of them checked.
 struct sc_workload {
     uint32_t layers;
-    uint32_t elements;       // BF16 elements of one payload
-    uint32_t streams;        // 1 or 2; layers alternate
-    uint32_t sync_every;     // steps between agreements; 0: never
-    uint64_t steps_max;      // the run ends when every rank has committed so many; 0: by time only
-    uint64_t gap_ns;         // between steps
-    uint64_t compute_ns;     // kernel ahead of each collective
-    bool graph;              // steps are captured once an epoch and replayed
-    bool mixed;              // all kinds of collectives and empty ones, not only all_reduce
+    uint32_t elements;   // BF16 elements of one payload
+    uint32_t streams;    // 1 or 2; layers alternate
+    uint32_t sync_every; // steps between agreements; 0: never
+    uint64_t steps_max;  // the run ends when every rank has committed so many; 0: by time only
+    uint64_t gap_ns;     // between steps
+    uint64_t compute_ns; // kernel ahead of each collective
+    bool graph;          // steps are captured once an epoch and replayed
+    bool mixed;          // all kinds of collectives and empty ones, not only all_reduce
 };
 
 enum sc_plan_trigger {
@@ -76,10 +76,10 @@ struct sc_plan {
     struct sc_sim_config sim;   // seed, world
     struct sc_workload work;
     uint64_t duration_ns;
-    uint64_t quiet_ns; // everything is healed and nothing more goes wrong from here on
+    uint64_t quiet_ns;       // everything is healed and nothing more goes wrong from here on
     uint64_t respawn_min_ns; // a supervisor restarts ranks that ended by themselves or were killed,
     uint64_t respawn_max_ns; // after a delay from this range; max 0: only restart entries do
-    bool free_end; // the ranks need not be READY and working at the end
+    bool free_end;           // the ranks need not be READY and working at the end
     uint32_t entries_count;
     struct sc_plan_entry entries[SC_PLAN_ENTRIES_MAX];
     uint32_t expect_count;

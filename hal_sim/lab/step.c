@@ -51,9 +51,11 @@ static void check_layer(struct life *life, uint32_t layer) {
                       (unsigned long long)payload.step, layer,
                       (unsigned long long)life->app.ops[layer].seq,
                       memory == NULL ? "its memory is gone" : why);
-    lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_OP, .rank = life->seat->rank,
+    lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_OP,
+                                           .rank = life->seat->rank,
                                            .epoch = life->app.epoch,
-                                           .a = life->app.ops[layer].seq, .b = digest});
+                                           .a = life->app.ops[layer].seq,
+                                           .b = digest});
 }
 
 static uint64_t slow_kernel(struct life *life) {
@@ -87,8 +89,7 @@ static sc_status submit_layer(struct life *life, uint32_t layer) {
     *op = (struct app_op){0};
     app->newest_completed = 0;
     app->submitting = sc_op_is_collective(desc.kind);
-    sc_status status =
-        sc_pump_submit(life->pump, app->epoch, &desc, &place, &op->number, &op->seq);
+    sc_status status = sc_pump_submit(life->pump, app->epoch, &desc, &place, &op->number, &op->seq);
     app->submitting = 0;
     if (status == SC_OK && op->number != 0 && op->number == app->newest_completed) {
         op->done = true;
@@ -244,8 +245,10 @@ void step_commit(struct life *life) {
     life->seat->mark = mark;
     if (mark > lab->result->steps)
         lab->result->steps = mark;
-    lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_STEP, .rank = life->seat->rank,
-                                           .epoch = app->epoch, .a = mark,
+    lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_STEP,
+                                           .rank = life->seat->rank,
+                                           .epoch = app->epoch,
+                                           .a = mark,
                                            .b = lab->plan->work.layers});
     app->phase = APP_RESTING;
     app->at_ns = lab_now(lab) + lab->plan->work.gap_ns;
@@ -267,4 +270,3 @@ void step_finish(struct life *life) {
     if (status != SC_OK)
         app_refused(life, status);
 }
-

@@ -26,8 +26,7 @@ static bool chance(struct dice *d, uint32_t in_256) {
 }
 
 static void size_capacity(struct sc_plan *plan) {
-    plan->core.capacity_bytes =
-        (uint64_t)plan->core.world * plan->work.elements * SC_BF16_BYTES;
+    plan->core.capacity_bytes = (uint64_t)plan->core.world * plan->work.elements * SC_BF16_BYTES;
 }
 
 void sc_plan_init(struct sc_plan *plan, uint64_t seed, uint32_t ranks) {
@@ -39,7 +38,11 @@ void sc_plan_init(struct sc_plan *plan, uint64_t seed, uint32_t ranks) {
     plan->core.timing.init_ns = 10 * SECOND;
     sc_sim_config_init(&plan->sim, seed, ranks);
     plan->work = (struct sc_workload){
-        .layers = 4, .elements = 64, .streams = 1, .sync_every = 8, .gap_ns = 100 * MS,
+        .layers = 4,
+        .elements = 64,
+        .streams = 1,
+        .sync_every = 8,
+        .gap_ns = 100 * MS,
         .compute_ns = 20 * US,
     };
     plan->duration_ns = 60 * SECOND;
@@ -125,17 +128,14 @@ static void draw_fault(struct dice *d, const struct sc_plan *plan, struct sc_sim
         if (f->kind == SC_SIM_link_delay)
             f->duration_ns = roll(d, 1, 100) * MS;
         break;
-    case SC_SIM_register_null:
-        f->nth = (uint32_t)roll(d, 1, 3);
-        break;
+    case SC_SIM_register_null: f->nth = (uint32_t)roll(d, 1, 3); break;
     case SC_SIM_verb_fails:
         f->verb = (enum sc_device_verb)roll(d, 0, SC_DEVICE_VERB_COUNT - 1);
         f->nth = (uint32_t)roll(d, 1, 20);
         f->duration_ns = chance(d, 48) ? SECOND : 0;
         f->status = draw_status(d, f->verb);
         break;
-    default:
-        break;
+    default: break;
     }
 }
 
@@ -148,8 +148,7 @@ static void draw_entry(struct dice *d, const struct sc_plan *plan, struct sc_pla
     memset(e, 0, sizeof *e);
     e->rank = e->at_rank = (uint32_t)roll(d, 0, plan->core.world - 1);
     e->duration_ns = roll(d, 1, 80) * 50 * MS;
-    e->verb = chance(d, 80) ? verbs[roll(d, 0, sizeof verbs / sizeof verbs[0] - 1)]
-                            : SC_PLAN_fault;
+    e->verb = chance(d, 80) ? verbs[roll(d, 0, sizeof verbs / sizeof verbs[0] - 1)] : SC_PLAN_fault;
     if (e->verb == SC_PLAN_replace)
         e->duration_ns += 2 * plan->core.timing.silence_ns;
     if (e->verb == SC_PLAN_fault)
