@@ -9,10 +9,8 @@
 #include "core/inside.h"
 
 static void tell_agreed(struct sc_core *c, struct sc_actions *out) {
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY,
-                                            .kind = SC_NOTICE_AGREED,
-                                            .epoch = c->epoch,
-                                            .a = c->agreed});
+    PUSH(out, .type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_AGREED, .epoch = c->epoch,
+         .a = c->agreed);
     c->want = 0;
 }
 
@@ -32,7 +30,7 @@ static void raise_agreed(struct sc_core *c, struct sc_actions *out) {
             waiting |= UINT64_C(1) << r;
         }
     }
-    act_send(out, SC_FRAME_PING, waiting, c->epoch);
+    sc_act_send(out, SC_FRAME_PING, waiting, c->epoch);
 }
 
 static void ask_for_descriptions(struct sc_core *c, uint32_t rank, struct sc_actions *out) {
@@ -40,11 +38,8 @@ static void ask_for_descriptions(struct sc_core *c, uint32_t rank, struct sc_act
     if (p->queried)
         return;
     p->queried = 1;
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_SEND,
-                                            .kind = SC_FRAME_QUERY,
-                                            .mask = UINT64_C(1) << rank,
-                                            .epoch = c->epoch,
-                                            .a = p->agreed_seq + 1});
+    PUSH(out, .type = SC_ACTION_SEND, .kind = SC_FRAME_QUERY, .mask = UINT64_C(1) << rank,
+         .epoch = c->epoch, .a = p->agreed_seq + 1);
 }
 
 void sc_agreement_compare(struct sc_core *c, uint32_t rank, struct sc_actions *out) {
@@ -71,7 +66,7 @@ void sc_agreement_after_submit(struct sc_core *c, struct sc_actions *out) {
     if (!is_coordinator(c)) {
         if (c->peers[0].want != 0 && ledger->submitted_seq >= c->peers[0].want) {
             c->peers[0].want = 0;
-            act_send(out, SC_FRAME_PING, UINT64_C(1), c->epoch);
+            sc_act_send(out, SC_FRAME_PING, UINT64_C(1), c->epoch);
         }
         return;
     }
@@ -85,7 +80,7 @@ void sc_agreement_after_submit(struct sc_core *c, struct sc_actions *out) {
 // The others' digests are wanted now, not at their next heartbeat.
 static void pass_on(struct sc_core *c, uint32_t from, uint64_t want, struct sc_actions *out) {
     c->asked = want;
-    act_send(out, SC_FRAME_PING, sc_linked_mask(c) & ~(UINT64_C(1) << from), c->epoch);
+    sc_act_send(out, SC_FRAME_PING, sc_linked_mask(c) & ~(UINT64_C(1) << from), c->epoch);
 }
 
 void sc_agreement_heard(struct sc_core *c, uint32_t rank, const struct sc_ping *ping,
@@ -107,7 +102,7 @@ void sc_agreement_heard(struct sc_core *c, uint32_t rank, const struct sc_ping *
     sc_agreement_after_submit(c, out);
 }
 
-sc_status sync_asks(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_sync_asks(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     if (in->epoch != c->epoch)
         return SC_EPOCH_LOST;
     if (in->u.sync.seq > ledger_of(c)->submitted_seq)
@@ -119,15 +114,16 @@ sc_status sync_asks(struct sc_core *c, const struct sc_event *in, struct sc_acti
     if (c->agreed >= c->want)
         tell_agreed(c, out);
     else
-        act_send(out, SC_FRAME_PING, sc_linked_mask(c), c->epoch);
+        sc_act_send(out, SC_FRAME_PING, sc_linked_mask(c), c->epoch);
     return SC_OK;
 }
 
-sc_status query_is_answered(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_query_is_answered(struct sc_core *c, const struct sc_event *in,
+                               struct sc_actions *out) {
     if (in->u.frame.frame->epoch != c->epoch)
         return SC_OK;
     c->described_first = in->u.frame.frame->u.first;
-    act_send(out, SC_FRAME_DESCRIBE, UINT64_C(1), c->epoch);
+    sc_act_send(out, SC_FRAME_DESCRIBE, UINT64_C(1), c->epoch);
     return SC_OK;
 }
 
@@ -144,8 +140,8 @@ static sc_status mismatch(struct sc_core *c, uint32_t rank, uint64_t seq,
     return SC_OK;
 }
 
-sc_status description_is_compared(struct sc_core *c, const struct sc_event *in,
-                                  struct sc_actions *out) {
+sc_status sc_description_is_compared(struct sc_core *c, const struct sc_event *in,
+                                     struct sc_actions *out) {
     const struct sc_describe *theirs = &in->u.frame.frame->u.describe;
     struct sc_peer *p = sc_peer_by_link(c, in->u.frame.link);
     if (in->u.frame.frame->epoch != c->epoch)

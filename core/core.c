@@ -35,7 +35,7 @@ struct sc_core *sc_core_init(void *memory, const struct sc_core_config *config, 
     return c;
 }
 
-uint64_t sc_core_jitter(struct sc_core *c, uint64_t base_ns) {
+static uint64_t jitter(struct sc_core *c, uint64_t base_ns) {
     uint64_t half = base_ns / 2;
     return base_ns - (half != 0 ? next_random(c) % half : 0);
 }
@@ -48,7 +48,7 @@ uint64_t sc_core_backoff(struct sc_core *c, uint32_t failures) {
     uint64_t base = c->config.backoff_min_ns << doublings;
     if (base > c->config.backoff_max_ns)
         base = c->config.backoff_max_ns;
-    return sc_core_jitter(c, base);
+    return jitter(c, base);
 }
 
 uint64_t sc_linked_mask(const struct sc_core *c) {
@@ -58,23 +58,23 @@ uint64_t sc_linked_mask(const struct sc_core *c) {
     return mask;
 }
 
-void act(struct sc_actions *out, enum sc_action_type type, uint64_t epoch) {
-    sc_actions_push(out, (struct sc_action){.type = type, .epoch = epoch});
+void sc_act(struct sc_actions *out, enum sc_action_type type, uint64_t epoch) {
+    PUSH(out, .type = type, .epoch = epoch);
 }
 
-void act_send(struct sc_actions *out, enum sc_frame_kind kind, uint64_t mask, uint64_t epoch) {
+void sc_act_send(struct sc_actions *out, enum sc_frame_kind kind, uint64_t mask, uint64_t epoch) {
     if (mask != 0)
         sc_actions_push(
             out,
             (struct sc_action){.type = SC_ACTION_SEND, .kind = kind, .mask = mask, .epoch = epoch});
 }
 
-void act_send_link(struct sc_actions *out, enum sc_frame_kind kind, uint64_t link) {
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_SEND, .kind = kind, .link = link});
+void sc_act_send_link(struct sc_actions *out, enum sc_frame_kind kind, uint64_t link) {
+    PUSH(out, .type = SC_ACTION_SEND, .kind = kind, .link = link);
 }
 
-void act_drop(struct sc_actions *out, uint64_t link) {
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_DROP, .link = link});
+void sc_act_drop(struct sc_actions *out, uint64_t link) {
+    PUSH(out, .type = SC_ACTION_DROP, .link = link);
 }
 
 // ---- views ----

@@ -31,13 +31,14 @@ static void forget_pending(struct sc_core *c, struct sc_pending *pending) {
     c->pending_count--;
 }
 
-sc_status start_making_links(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_start_making_links(struct sc_core *c, const struct sc_event *in,
+                                struct sc_actions *out) {
     (void)in;
     c->able = !c->config.hold;
     c->away_since_ns = c->clean_ns = c->call_at_ns = c->next_ping_ns = c->now_ns;
     c->missing_at_ns = c->config.join_ns ? c->now_ns + c->config.join_ns : SC_CORE_NEVER_NS;
     if (is_coordinator(c))
-        act(out, SC_ACTION_LISTEN, 0);
+        sc_act(out, SC_ACTION_LISTEN, 0);
     if (c->able)
         sc_core_enter(c, SC_STATE_RENDEZVOUS, out);
     sc_greeting_tick(c, out);
@@ -56,7 +57,7 @@ static void call_fails(struct sc_core *c) {
 
 void sc_say_hello(struct sc_core *c, struct sc_actions *out) {
     c->hello_number++;
-    act_send_link(out, SC_FRAME_HELLO, c->call_link);
+    sc_act_send_link(out, SC_FRAME_HELLO, c->call_link);
 }
 
 // What the last HELLO said of being able has changed.
@@ -65,8 +66,8 @@ void sc_renew_hello(struct sc_core *c, struct sc_actions *out) {
         sc_say_hello(c, out);
 }
 
-sc_status challenge_is_answered(struct sc_core *c, const struct sc_event *in,
-                                struct sc_actions *out) {
+sc_status sc_challenge_is_answered(struct sc_core *c, const struct sc_event *in,
+                                   struct sc_actions *out) {
     if (in->u.frame.link != c->call_link || c->call != SC_CALL_CHALLENGE)
         return SC_PROTOCOL;
     memcpy(c->nonce, in->u.frame.frame->u.nonce, sizeof c->nonce);
@@ -76,7 +77,7 @@ sc_status challenge_is_answered(struct sc_core *c, const struct sc_event *in,
     return SC_OK;
 }
 
-sc_status welcome_greets(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_welcome_greets(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     if (in->u.frame.link != c->call_link || c->call != SC_CALL_WELCOME)
         return SC_PROTOCOL;
     struct sc_core_config adopted = c->config;
@@ -91,28 +92,24 @@ sc_status welcome_greets(struct sc_core *c, const struct sc_event *in, struct sc
     c->peers[0].link = c->call_link;
     c->peers[0].heard_ns = c->now_ns;
     c->peers[0].incarnation = in->u.frame.frame->u.welcome.incarnation;
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_GREETED});
+    PUSH(out, .type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_GREETED);
     return SC_OK;
 }
 
 static void note_refusal(struct sc_actions *out, uint32_t rank, sc_status code, uint64_t field,
                          uint64_t mine, uint64_t theirs) {
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY,
-                                            .kind = SC_NOTICE_REFUSED,
-                                            .rank = rank,
-                                            .status = code,
-                                            .mask = field,
-                                            .a = mine,
-                                            .b = theirs});
+    PUSH(out, .type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_REFUSED, .rank = rank, .status = code,
+         .mask = field, .a = mine, .b = theirs);
 }
 
-sc_status refusal_is_heeded(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_refusal_is_heeded(struct sc_core *c, const struct sc_event *in,
+                               struct sc_actions *out) {
     if (in->u.frame.link != c->call_link || c->call != SC_CALL_WELCOME)
         return SC_PROTOCOL;
     const struct sc_cause *why = &in->u.frame.frame->u.cause;
     note_refusal(out, c->config.rank, (sc_status)why->code, why->field, why->value[0],
                  why->value[1]);
-    act_drop(out, c->call_link);
+    sc_act_drop(out, c->call_link);
     call_fails(c);
     // The coordinator's own misfortune is no verdict on us; these three are.
     if (why->code == SC_CONFIG || why->code == SC_FENCED || why->code == SC_PEER_LEFT)
@@ -127,14 +124,9 @@ static sc_status refuse(struct sc_core *c, uint64_t link, uint32_t rank, sc_stat
                         struct sc_actions *out) {
     struct sc_pending *pending = pending_by_link(c, link);
     forget_pending(c, pending);
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_SEND,
-                                            .kind = SC_FRAME_REFUSE,
-                                            .link = link,
-                                            .rank = field,
-                                            .status = code,
-                                            .a = mine,
-                                            .b = theirs});
-    act_drop(out, link);
+    PUSH(out, .type = SC_ACTION_SEND, .kind = SC_FRAME_REFUSE, .link = link, .rank = field,
+         .status = code, .a = mine, .b = theirs);
+    sc_act_drop(out, link);
     note_refusal(out, rank, code, field, mine, theirs);
     return SC_OK;
 }
@@ -172,7 +164,7 @@ static void take_slot(struct sc_core *c, uint32_t rank, uint64_t link, struct sc
     peer->link = link;
     struct sc_pending *pending = pending_by_link(c, link);
     forget_pending(c, pending);
-    act_send_link(out, SC_FRAME_WELCOME, link);
+    sc_act_send_link(out, SC_FRAME_WELCOME, link);
     sc_actions_push(
         out, (struct sc_action){.type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_GREETED, .rank = rank});
 }
@@ -226,7 +218,7 @@ static sc_status judge_newcomer(struct sc_core *c, const struct sc_hello *h, uin
     if (peer->link != 0 && h->incarnation != peer->incarnation)
         return refuse(c, link, h->rank, SC_DUP_RANK, 0, peer->incarnation, h->incarnation, out);
     if (peer->link != 0) {
-        act_drop(out, peer->link);
+        sc_act_drop(out, peer->link);
         sc_peer_gone(c, h->rank, SC_LINK_LOST, out);
     }
     take_slot(c, h->rank, link, out);
@@ -235,7 +227,7 @@ static sc_status judge_newcomer(struct sc_core *c, const struct sc_hello *h, uin
     return SC_OK;
 }
 
-sc_status hello_is_judged(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_hello_is_judged(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     const struct sc_hello *h = &in->u.frame.frame->u.hello;
     uint64_t link = in->u.frame.link;
     struct sc_peer *peer = sc_peer_by_link(c, link);
@@ -270,22 +262,22 @@ static sc_status challenge_stranger(struct sc_core *c, const struct sc_event *in
         if (c->pending[i].link == 0 || c->pending[i].since_ns < slot->since_ns)
             slot = &c->pending[i];
     if (slot->link != 0) { // all taken: the oldest has had its chance
-        act_drop(out, slot->link);
+        sc_act_drop(out, slot->link);
         forget_pending(c, slot);
     }
     c->pending_count++;
     slot->link = in->u.link_up.link;
     slot->since_ns = c->now_ns;
     memcpy(slot->nonce, in->u.link_up.random, sizeof slot->nonce);
-    act_send_link(out, SC_FRAME_CHALLENGE, slot->link);
+    sc_act_send_link(out, SC_FRAME_CHALLENGE, slot->link);
     return SC_OK;
 }
 
-sc_status link_up(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_link_up(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     if (in->u.link_up.incoming)
         return challenge_stranger(c, in, out);
     if (c->call != SC_CALL_DIALING) {
-        act_drop(out, in->u.link_up.link);
+        sc_act_drop(out, in->u.link_up.link);
         return SC_OK;
     }
     c->call = SC_CALL_CHALLENGE;
@@ -294,7 +286,7 @@ sc_status link_up(struct sc_core *c, const struct sc_event *in, struct sc_action
     return SC_OK;
 }
 
-sc_status link_down(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_link_down(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     uint64_t link = in->u.link_down.link;
     struct sc_peer *peer = sc_peer_by_link(c, link);
     struct sc_pending *pending = pending_by_link(c, link);
@@ -302,9 +294,7 @@ sc_status link_down(struct sc_core *c, const struct sc_event *in, struct sc_acti
     if (peer != NULL) {
         uint32_t rank = (uint32_t)(peer - c->peers);
         if (breach)
-            sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY,
-                                                    .rank = rank,
-                                                    .kind = SC_NOTICE_BREACH});
+            PUSH(out, .type = SC_ACTION_NOTIFY, .rank = rank, .kind = SC_NOTICE_BREACH);
         sc_peer_gone(c, rank, breach ? SC_PROTOCOL : SC_PEER_DEAD, out);
     } else if (pending != NULL) {
         forget_pending(c, pending);
@@ -322,12 +312,8 @@ void sc_peer_gone(struct sc_core *c, uint32_t rank, sc_status code, struct sc_ac
     if (c->state == SC_STATE_ABORTING) { // others may wonder what holds their abort up
         c->peer_lost = 1;
         if (is_coordinator(c) && sc_linked_mask(c) != 0)
-            sc_actions_push(out, (struct sc_action){.type = SC_ACTION_SEND,
-                                                    .kind = SC_FRAME_ABORT,
-                                                    .epoch = c->epoch,
-                                                    .mask = sc_linked_mask(c),
-                                                    .status = code,
-                                                    .rank = rank});
+            PUSH(out, .type = SC_ACTION_SEND, .kind = SC_FRAME_ABORT, .epoch = c->epoch,
+                 .mask = sc_linked_mask(c), .status = code, .rank = rank);
     }
     if (!is_coordinator(c))
         call_fails(c);
@@ -342,11 +328,11 @@ void sc_peer_gone(struct sc_core *c, uint32_t rank, sc_status code, struct sc_ac
     sc_leave_epoch(c, &cause, out);
 }
 
-sc_status bye_is_heeded(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_bye_is_heeded(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     struct sc_peer *peer = sc_peer_by_link(c, in->u.frame.link);
     uint32_t rank = (uint32_t)(peer - c->peers);
     struct sc_cause why = in->u.frame.frame->u.cause;
-    act_drop(out, peer->link);
+    sc_act_drop(out, peer->link);
     sc_peer_gone(c, rank, SC_PEER_DEAD, out);
     if (why.code == SC_PEER_LEFT)
         sc_fail(c, &why, out);
@@ -365,7 +351,7 @@ void sc_greeting_tick(struct sc_core *c, struct sc_actions *out) {
          i++) {
         struct sc_pending *p = &c->pending[i];
         if (p->link != 0 && c->now_ns - p->since_ns >= c->config.handshake_ns) {
-            act_drop(out, p->link);
+            sc_act_drop(out, p->link);
             forget_pending(c, p);
         }
     }
@@ -374,9 +360,9 @@ void sc_greeting_tick(struct sc_core *c, struct sc_actions *out) {
     if (c->call == SC_CALL_IDLE) {
         c->call = SC_CALL_DIALING;
         c->call_at_ns = c->now_ns + c->config.greeting_ns;
-        sc_actions_push(out, (struct sc_action){.type = SC_ACTION_DIAL, .a = c->call_attempt});
+        PUSH(out, .type = SC_ACTION_DIAL, .a = c->call_attempt);
     } else {
-        act_drop(out, c->call_link); // 0 while dialling: the dial under way
+        sc_act_drop(out, c->call_link); // 0 while dialling: the dial under way
         call_fails(c);
     }
 }

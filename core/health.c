@@ -94,7 +94,7 @@ static uint64_t op_deadline(const struct sc_core *c) {
     return clock.since_ns != 0 ? clock.since_ns + clock.limit_ns : SC_CORE_NEVER_NS;
 }
 
-sc_status ping_is_heard(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_ping_is_heard(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     const struct sc_ping *ping = &in->u.frame.frame->u.ping;
     struct sc_peer *peer = sc_peer_by_link(c, in->u.frame.link);
     uint32_t rank = (uint32_t)(peer - c->peers);
@@ -127,7 +127,7 @@ static void drop_silent_peers(struct sc_core *c, struct sc_actions *out) {
         if (p->link == 0 || c->now_ns - p->heard_ns < c->config.timing.silence_ns)
             continue;
         bool evidence = in_epoch(c);
-        act_drop(out, p->link);
+        sc_act_drop(out, p->link);
         sc_peer_gone(c, r, SC_PEER_SILENT, out);
         if (evidence)
             c->phases.detect_ns = c->now_ns - p->heard_ns;
@@ -160,13 +160,11 @@ void sc_health_tick(struct sc_core *c, struct sc_actions *out) {
     judge_op_clock(c, out);
     if (c->now_ns >= c->missing_at_ns) {
         c->missing_at_ns = SC_CORE_NEVER_NS;
-        sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY,
-                                                .kind = SC_NOTICE_MISSING,
-                                                .mask = missing_ranks(c)});
+        PUSH(out, .type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_MISSING, .mask = missing_ranks(c));
     }
     uint64_t linked = sc_linked_mask(c);
     if (linked != 0 && c->now_ns >= c->next_ping_ns) {
-        act_send(out, SC_FRAME_PING, linked, c->epoch);
+        sc_act_send(out, SC_FRAME_PING, linked, c->epoch);
         c->next_ping_ns = c->now_ns + c->config.timing.heartbeat_ns;
     }
 }

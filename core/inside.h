@@ -151,19 +151,20 @@ static inline bool in_epoch(const struct sc_core *c) {
 
 // machine.c
 void sc_core_enter(struct sc_core *c, enum sc_state state, struct sc_actions *out);
-uint64_t sc_core_jitter(struct sc_core *c, uint64_t base_ns); // in [base/2, base]
 uint64_t sc_core_backoff(struct sc_core *c, uint32_t failures);
 
 // Small words for the actions.
+#define PUSH(out, ...) sc_actions_push((out), (struct sc_action){__VA_ARGS__})
 uint64_t sc_linked_mask(const struct sc_core *c); // ranks with a greeted link
-void act(struct sc_actions *out, enum sc_action_type type, uint64_t epoch);
-void act_send(struct sc_actions *out, enum sc_frame_kind kind, uint64_t mask, uint64_t epoch);
-void act_send_link(struct sc_actions *out, enum sc_frame_kind kind, uint64_t link);
-void act_drop(struct sc_actions *out, uint64_t link);
+void sc_act(struct sc_actions *out, enum sc_action_type type, uint64_t epoch);
+void sc_act_send(struct sc_actions *out, enum sc_frame_kind kind, uint64_t mask, uint64_t epoch);
+void sc_act_send_link(struct sc_actions *out, enum sc_frame_kind kind, uint64_t link);
+void sc_act_drop(struct sc_actions *out, uint64_t link);
 
 // greeting.c
-sc_handler start_making_links, link_up, link_down;
-sc_handler challenge_is_answered, hello_is_judged, welcome_greets, refusal_is_heeded, bye_is_heeded;
+sc_handler sc_start_making_links, sc_link_up, sc_link_down;
+sc_handler sc_challenge_is_answered, sc_hello_is_judged, sc_welcome_greets, sc_refusal_is_heeded,
+    sc_bye_is_heeded;
 void sc_renew_hello(struct sc_core *c, struct sc_actions *out);
 void sc_say_hello(struct sc_core *c, struct sc_actions *out);
 void sc_greeting_tick(struct sc_core *c, struct sc_actions *out);
@@ -173,13 +174,13 @@ struct sc_peer *sc_peer_by_link(struct sc_core *c, uint64_t link);
 void sc_peer_gone(struct sc_core *c, uint32_t rank, sc_status code, struct sc_actions *out);
 
 // rendezvous.c
-sc_handler join_makes_able, id_makes_offer, offer_starts_joining, comm_ready_joins,
-    comm_failed_aborts, joined_counts, go_makes_ready;
+sc_handler sc_join_makes_able, sc_id_makes_offer, sc_offer_starts_joining, sc_comm_ready_joins,
+    sc_comm_failed_aborts, sc_joined_counts, sc_go_makes_ready;
 void sc_try_offer(struct sc_core *c, struct sc_actions *out);
 
 // leaving.c
-sc_handler abort_is_heeded, stray_abort_is_noted, comm_gone_cleans, captures_change, op_drains,
-    reconnect_leaves, close_leaves, comm_failed_while_leaving;
+sc_handler sc_abort_is_heeded, sc_stray_abort_is_noted, sc_comm_gone_cleans, sc_captures_change,
+    sc_op_drains, sc_reconnect_leaves, sc_close_leaves, sc_comm_failed_while_leaving;
 void sc_leave_epoch(struct sc_core *c, const struct sc_cause *cause, struct sc_actions *out);
 void sc_fail(struct sc_core *c, const struct sc_cause *cause, struct sc_actions *out);
 void sc_left_is_known(struct sc_core *c, uint32_t rank);
@@ -187,17 +188,18 @@ void sc_leaving_tick(struct sc_core *c, struct sc_actions *out);
 uint64_t sc_leaving_deadline(const struct sc_core *c);
 
 // ops.c
-sc_handler submit_launches, replay_launches, submit_is_refused, op_starts, op_completes, op_fails;
+sc_handler sc_submit_launches, sc_replay_launches, sc_submit_is_refused, sc_op_starts,
+    sc_op_completes, sc_op_fails;
 
 // health.c
-sc_handler ping_is_heard;
+sc_handler sc_ping_is_heard;
 void sc_health_tick(struct sc_core *c, struct sc_actions *out);
 uint64_t sc_health_deadline(const struct sc_core *c);
 void sc_health_reset(struct sc_core *c);
 void sc_op_clock_update(struct sc_core *c);
 
 // agreement.c
-sc_handler sync_asks, query_is_answered, description_is_compared;
+sc_handler sc_sync_asks, sc_query_is_answered, sc_description_is_compared;
 void sc_agreement_compare(struct sc_core *c, uint32_t rank, struct sc_actions *out);
 void sc_agreement_after_submit(struct sc_core *c, struct sc_actions *out);
 void sc_agreement_heard(struct sc_core *c, uint32_t rank, const struct sc_ping *ping,

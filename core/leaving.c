@@ -17,14 +17,12 @@ static uint64_t clock_start(const struct sc_core *c) {
 
 static void call_abort(struct sc_core *c, struct sc_actions *out) {
     if (c->captures != 0) {
-        sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY,
-                                                .kind = SC_NOTICE_CAPTURES,
-                                                .a = c->captures});
+        PUSH(out, .type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_CAPTURES, .a = c->captures);
         return;
     }
     if (SC_MUTANT(2))
-        act(out, SC_ACTION_COMM_ABORT, c->epoch);
-    act(out, SC_ACTION_COMM_ABORT, c->epoch);
+        sc_act(out, SC_ACTION_COMM_ABORT, c->epoch);
+    sc_act(out, SC_ACTION_COMM_ABORT, c->epoch);
     c->abort_called = 1;
     c->abort_clock_ns = clock_start(c);
 }
@@ -49,16 +47,14 @@ void sc_leave_epoch(struct sc_core *c, const struct sc_cause *cause, struct sc_a
         c->peers[r].in_epoch = c->peers[r].link != 0;
 
     if (!sc_ledger_empty(ledger))
-        sc_actions_push(out, (struct sc_action){.type = SC_ACTION_LOST,
-                                                .epoch = c->epoch,
-                                                .a = ledger->oldest_number,
-                                                .b = ledger->next_number - 1});
+        PUSH(out, .type = SC_ACTION_LOST, .epoch = c->epoch, .a = ledger->oldest_number,
+             .b = ledger->next_number - 1);
     if (was_ready)
-        act(out, SC_ACTION_FENCE, 0);
+        sc_act(out, SC_ACTION_FENCE, 0);
     uint64_t told = sc_linked_mask(c);
     if (SC_MUTANT(3))
         told &= told - 1;
-    act_send(out, SC_FRAME_ABORT, told, c->epoch);
+    sc_act_send(out, SC_FRAME_ABORT, told, c->epoch);
     sc_core_enter(c, SC_STATE_ABORTING, out);
     c->abort_clock_ns = SC_CORE_NEVER_NS;
     call_abort(c, out);
@@ -79,17 +75,17 @@ void sc_left_is_known(struct sc_core *c, uint32_t rank) {
 static void drop_all_links(struct sc_core *c, struct sc_actions *out) {
     uint64_t linked = sc_linked_mask(c);
     if (linked != 0)
-        sc_actions_push(out, (struct sc_action){.type = SC_ACTION_DROP, .mask = linked});
+        PUSH(out, .type = SC_ACTION_DROP, .mask = linked);
     c->parting = linked;
     if (!is_coordinator(c) && c->call != SC_CALL_UP && c->call != SC_CALL_IDLE)
-        act_drop(out, c->call_link);
+        sc_act_drop(out, c->call_link);
     c->call = SC_CALL_IDLE;
     c->call_link = 0;
 }
 
 static void enter_failed(struct sc_core *c, struct sc_actions *out) {
     c->cause = c->terminal;
-    act_send(out, SC_FRAME_BYE, sc_linked_mask(c), 0);
+    sc_act_send(out, SC_FRAME_BYE, sc_linked_mask(c), 0);
     drop_all_links(c, out);
     sc_core_enter(c, SC_STATE_FAILED, out);
 }
@@ -139,7 +135,8 @@ static void settle_if_clean(struct sc_core *c, struct sc_actions *out) {
     }
 }
 
-sc_status comm_gone_cleans(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_comm_gone_cleans(struct sc_core *c, const struct sc_event *in,
+                              struct sc_actions *out) {
     if (in->epoch != c->epoch)
         return SC_OK;
     c->comm_live = 0;
@@ -149,7 +146,7 @@ sc_status comm_gone_cleans(struct sc_core *c, const struct sc_event *in, struct 
 
 // An op of the epoch being left was reached, or left its stream. Its result does not count: the
 // ledger's numbers were frozen when the epoch was left.
-sc_status op_drains(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_op_drains(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     struct sc_ledger *ledger = ledger_of(c);
     struct sc_ledger_entry *entry = sc_ledger_find(ledger, in->u.op.number);
     if (in->epoch != c->epoch || entry == NULL || entry->done)
@@ -162,10 +159,8 @@ sc_status op_drains(struct sc_core *c, const struct sc_event *in, struct sc_acti
         sc_ledger_start(ledger, entry);
     } else if (in->type == SC_EVENT_OP_DONE) {
         if (SC_MUTANT(1))
-            sc_actions_push(out, (struct sc_action){.type = SC_ACTION_OP_COMPLETE,
-                                                    .epoch = c->epoch,
-                                                    .a = entry->number,
-                                                    .b = sc_ledger_last_seq(entry)});
+            PUSH(out, .type = SC_ACTION_OP_COMPLETE, .epoch = c->epoch, .a = entry->number,
+                 .b = sc_ledger_last_seq(entry));
         sc_ledger_finish(ledger, entry);
     } else if (in->type == SC_EVENT_OP_FAILED && c->abort_clock_ns == SC_CORE_NEVER_NS) {
         sc_ledger_start(ledger, entry); // where it stands cannot be told: that excuses no delay
@@ -177,7 +172,7 @@ sc_status op_drains(struct sc_core *c, const struct sc_event *in, struct sc_acti
     return SC_OK;
 }
 
-sc_status captures_change(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_captures_change(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     c->captures = in->u.captures.held;
     if (c->state == SC_STATE_ABORTING && !c->abort_called && c->captures == 0)
         call_abort(c, out);
@@ -186,7 +181,7 @@ sc_status captures_change(struct sc_core *c, const struct sc_event *in, struct s
 
 // ---- what makes a rank leave ----
 
-sc_status abort_is_heeded(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_abort_is_heeded(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     uint32_t rank = (uint32_t)(sc_peer_by_link(c, in->u.frame.link) - c->peers);
     if (in->u.frame.frame->epoch == c->epoch)
         sc_leave_epoch(c, &in->u.frame.frame->u.cause, out);
@@ -194,8 +189,8 @@ sc_status abort_is_heeded(struct sc_core *c, const struct sc_event *in, struct s
     return SC_OK;
 }
 
-sc_status stray_abort_is_noted(struct sc_core *c, const struct sc_event *in,
-                               struct sc_actions *out) {
+sc_status sc_stray_abort_is_noted(struct sc_core *c, const struct sc_event *in,
+                                  struct sc_actions *out) {
     (void)out;
     const struct sc_cause *cause = &in->u.frame.frame->u.cause;
     if (in->u.frame.frame->epoch == c->epoch && is_loss(cause->code))
@@ -205,15 +200,16 @@ sc_status stray_abort_is_noted(struct sc_core *c, const struct sc_event *in,
 }
 
 // While leaving, only a lost context matters: it will neither abort nor drain.
-sc_status comm_failed_while_leaving(struct sc_core *c, const struct sc_event *in,
-                                    struct sc_actions *out) {
+sc_status sc_comm_failed_while_leaving(struct sc_core *c, const struct sc_event *in,
+                                       struct sc_actions *out) {
     const struct sc_cause cause = {.code = in->u.comm_failed.status, .suspect = c->config.rank};
     if (sc_status_is_terminal(in->u.comm_failed.status))
         sc_fail(c, &cause, out);
     return SC_OK;
 }
 
-sc_status reconnect_leaves(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_reconnect_leaves(struct sc_core *c, const struct sc_event *in,
+                              struct sc_actions *out) {
     if (c->state != SC_STATE_READY || in->epoch != c->epoch)
         return SC_OK;
     const struct sc_cause cause = {
@@ -222,7 +218,7 @@ sc_status reconnect_leaves(struct sc_core *c, const struct sc_event *in, struct 
     return SC_OK;
 }
 
-sc_status close_leaves(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_close_leaves(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     if (c->state == SC_STATE_CLOSED || c->closing)
         return SC_CLOSED;
     c->closing = 1;
@@ -233,7 +229,7 @@ sc_status close_leaves(struct sc_core *c, const struct sc_event *in, struct sc_a
     }
     if (in_epoch(c))
         sc_leave_epoch(c, &cause, out);
-    act_send(out, SC_FRAME_BYE, sc_linked_mask(c), 0);
+    sc_act_send(out, SC_FRAME_BYE, sc_linked_mask(c), 0);
     if (c->state != SC_STATE_ABORTING)
         enter_closed(c, out);
     return SC_OK;
@@ -250,7 +246,7 @@ void sc_leaving_tick(struct sc_core *c, struct sc_actions *out) {
         return;
     // A dead or frozen peer can hold an abort up for ever; a well one cannot.
     if (sc_ledger_empty(ledger_of(c)) && c->peer_lost) {
-        act(out, SC_ACTION_COMM_ABANDON, c->epoch);
+        sc_act(out, SC_ACTION_COMM_ABANDON, c->epoch);
         c->abandoned = 1;
         c->comm_live = 0;
         settle_if_clean(c, out);

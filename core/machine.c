@@ -2,8 +2,8 @@
 //
 // Which handler answers which event in which state, and which frame.
 //
-// A cell that no correct pump can reach points to unreachable_cell, which ends the process: it is
-// our own defect. A frame that no correct peer would send points to breach, which drops its link:
+// A cell that no correct pump can reach points to sc_never, which ends the process: it is
+// our own defect. A frame that no correct peer would send points to sc_breach, which drops its link:
 // what comes from outside is never an assertion.
 #include "core/inside.h"
 
@@ -11,30 +11,30 @@
 
 #define STATES SC_STATE_COUNT
 
-static sc_status unreachable_cell(struct sc_core *c, const struct sc_event *in,
-                                  struct sc_actions *out) {
+static sc_status sc_never(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     (void)c, (void)in, (void)out;
     sc_assert_fail("this event can happen in this state", __FILE__, __LINE__);
 }
 
-static sc_status ignore(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+static sc_status sc_ignore(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     (void)c, (void)in, (void)out;
     return SC_OK;
 }
 
-static sc_status breach(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+static sc_status sc_breach(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     (void)c, (void)in, (void)out;
     return SC_PROTOCOL;
 }
 
-static sc_status drop_link(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+static sc_status sc_drop_link(struct sc_core *c, const struct sc_event *in,
+                              struct sc_actions *out) {
     (void)c;
-    act_drop(out, in->u.link_up.link);
+    sc_act_drop(out, in->u.link_up.link);
     return SC_OK;
 }
 
-static sc_status remember_mark(struct sc_core *c, const struct sc_event *in,
-                               struct sc_actions *out) {
+static sc_status sc_remember_mark(struct sc_core *c, const struct sc_event *in,
+                                  struct sc_actions *out) {
     (void)out;
     if (in->epoch != c->epoch)
         return SC_EPOCH_LOST;
@@ -43,37 +43,38 @@ static sc_status remember_mark(struct sc_core *c, const struct sc_event *in,
 }
 
 // An id whose epoch cannot be offered any more.
-static sc_status discard_id(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+static sc_status sc_discard_id(struct sc_core *c, const struct sc_event *in,
+                               struct sc_actions *out) {
     (void)in, (void)out;
     c->id_pending = 0;
     return SC_OK;
 }
 
-static sc_status command_is_sent(struct sc_core *c, const struct sc_event *in,
-                                 struct sc_actions *out) {
+static sc_status sc_command_is_sent(struct sc_core *c, const struct sc_event *in,
+                                    struct sc_actions *out) {
     uint64_t ranks = in->u.command.ranks;
     if (in->epoch != c->epoch)
         return SC_EPOCH_LOST;
     if (ranks == 0 || (ranks & ~sc_linked_mask(c)) != 0 ||
         in->u.command.bytes > SC_COMMAND_MAX_BYTES)
         return SC_INVALID;
-    act_send(out, SC_FRAME_COMMAND, ranks, c->epoch);
+    sc_act_send(out, SC_FRAME_COMMAND, ranks, c->epoch);
     return SC_OK;
 }
 
-static sc_status command_is_received(struct sc_core *c, const struct sc_event *in,
-                                     struct sc_actions *out) {
+static sc_status sc_command_is_received(struct sc_core *c, const struct sc_event *in,
+                                        struct sc_actions *out) {
     (void)out;
     return in->u.frame.frame->epoch == c->epoch ? SC_OK : SC_EPOCH_LOST;
 }
 
-static sc_status command_is_late(struct sc_core *c, const struct sc_event *in,
-                                 struct sc_actions *out) {
+static sc_status sc_command_is_late(struct sc_core *c, const struct sc_event *in,
+                                    struct sc_actions *out) {
     (void)c, (void)in, (void)out;
     return SC_EPOCH_LOST;
 }
 
-static sc_status tick(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+static sc_status sc_tick(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     (void)in;
     // One concern a pass: each may fill a good part of the action list, and what is left over is
     // still due, so that the deadline brings the next TICK at once.
@@ -87,64 +88,71 @@ static sc_status tick(struct sc_core *c, const struct sc_event *in, struct sc_ac
     return SC_OK;
 }
 
-static sc_status frame_arrives(struct sc_core *c, const struct sc_event *in,
-                               struct sc_actions *out);
+static sc_status sc_frame_arrives(struct sc_core *c, const struct sc_event *in,
+                                  struct sc_actions *out);
 
 // clang-format off
-#define NEVER unreachable_cell
+#define ON(event, idle, rendezvous, joining, ready, aborting, failed, closed)                      \
+    [SC_EVENT_##event] = {sc_##idle,     sc_##rendezvous, sc_##joining, sc_##ready,                \
+                          sc_##aborting, sc_##failed,     sc_##closed}
 static sc_handler *const cells[SC_EVENT_COUNT][STATES] = {
-//                        IDLE                RENDEZVOUS          JOINING             READY               ABORTING           FAILED             CLOSED
-[SC_EVENT_START]       = {start_making_links, NEVER,              NEVER,              NEVER,              NEVER,             NEVER,             NEVER},
-[SC_EVENT_JOIN]        = {join_makes_able,    ignore,             ignore,             ignore,             ignore,            ignore,            ignore},
-[SC_EVENT_TICK]        = {tick,               tick,               tick,               tick,               tick,              tick,              ignore},
-[SC_EVENT_LINK_UP]     = {link_up,            link_up,            link_up,            link_up,            link_up,           link_up,           drop_link},
-[SC_EVENT_LINK_DOWN]   = {link_down,          link_down,          link_down,          link_down,          link_down,         link_down,         ignore},
-[SC_EVENT_FRAME]       = {frame_arrives,      frame_arrives,      frame_arrives,      frame_arrives,      frame_arrives,     frame_arrives,     ignore},
-[SC_EVENT_COMM_ID]     = {discard_id,         id_makes_offer,     NEVER,              NEVER,              NEVER,             discard_id,        discard_id},
-[SC_EVENT_COMM_READY]  = {NEVER,              ignore,             comm_ready_joins,   ignore,             ignore,            ignore,            ignore},
-[SC_EVENT_COMM_FAILED] = {NEVER,              ignore,             comm_failed_aborts, comm_failed_aborts, comm_failed_while_leaving, ignore,    ignore},
-[SC_EVENT_COMM_GONE]   = {NEVER,              ignore,             NEVER,              NEVER,              comm_gone_cleans,  ignore,            ignore},
-[SC_EVENT_OP_SUBMIT]   = {submit_is_refused,  submit_is_refused,  submit_is_refused,  submit_launches,    submit_is_refused, submit_is_refused, submit_is_refused},
-[SC_EVENT_REPLAY]      = {submit_is_refused,  submit_is_refused,  submit_is_refused,  replay_launches,    submit_is_refused, submit_is_refused, submit_is_refused},
-[SC_EVENT_OP_STARTED]  = {NEVER,              ignore,             ignore,             op_starts,          op_drains,         ignore,            ignore},
-[SC_EVENT_OP_DONE]     = {NEVER,              ignore,             ignore,             op_completes,       op_drains,         ignore,            ignore},
-[SC_EVENT_OP_FAILED]   = {NEVER,              ignore,             ignore,             op_fails,           op_drains,         ignore,            ignore},
-[SC_EVENT_CAPTURES]    = {captures_change,    captures_change,    captures_change,    captures_change,    captures_change,   captures_change,   ignore},
-[SC_EVENT_COMMAND]     = {submit_is_refused,  submit_is_refused,  submit_is_refused,  command_is_sent,    submit_is_refused, submit_is_refused, submit_is_refused},
-[SC_EVENT_SYNC]        = {submit_is_refused,  submit_is_refused,  submit_is_refused,  sync_asks,          submit_is_refused, submit_is_refused, submit_is_refused},
-[SC_EVENT_MARK]        = {submit_is_refused,  submit_is_refused,  submit_is_refused,  remember_mark,      submit_is_refused, submit_is_refused, submit_is_refused},
-[SC_EVENT_RECONNECT]   = {reconnect_leaves,   reconnect_leaves,   reconnect_leaves,   reconnect_leaves,   reconnect_leaves,  reconnect_leaves,  submit_is_refused},
-[SC_EVENT_CLOSE]       = {close_leaves,       close_leaves,       close_leaves,       close_leaves,       close_leaves,      close_leaves,      close_leaves},
+//              IDLE                RENDEZVOUS         JOINING             READY               ABORTING                   FAILED             CLOSED
+ON(START,       start_making_links, never,             never,              never,              never,                     never,             never),
+ON(JOIN,        join_makes_able,    ignore,            ignore,             ignore,             ignore,                    ignore,            ignore),
+ON(TICK,        tick,               tick,              tick,               tick,               tick,                      tick,              ignore),
+ON(LINK_UP,     link_up,            link_up,           link_up,            link_up,            link_up,                   link_up,           drop_link),
+ON(LINK_DOWN,   link_down,          link_down,         link_down,          link_down,          link_down,                 link_down,         ignore),
+ON(FRAME,       frame_arrives,      frame_arrives,     frame_arrives,      frame_arrives,      frame_arrives,             frame_arrives,     ignore),
+ON(COMM_ID,     discard_id,         id_makes_offer,    never,              never,              never,                     discard_id,        discard_id),
+ON(COMM_READY,  never,              ignore,            comm_ready_joins,   ignore,             ignore,                    ignore,            ignore),
+ON(COMM_FAILED, never,              ignore,            comm_failed_aborts, comm_failed_aborts, comm_failed_while_leaving, ignore,            ignore),
+ON(COMM_GONE,   never,              ignore,            never,              never,              comm_gone_cleans,          ignore,            ignore),
+ON(OP_SUBMIT,   submit_is_refused,  submit_is_refused, submit_is_refused,  submit_launches,    submit_is_refused,         submit_is_refused, submit_is_refused),
+ON(REPLAY,      submit_is_refused,  submit_is_refused, submit_is_refused,  replay_launches,    submit_is_refused,         submit_is_refused, submit_is_refused),
+ON(OP_STARTED,  never,              ignore,            ignore,             op_starts,          op_drains,                 ignore,            ignore),
+ON(OP_DONE,     never,              ignore,            ignore,             op_completes,       op_drains,                 ignore,            ignore),
+ON(OP_FAILED,   never,              ignore,            ignore,             op_fails,           op_drains,                 ignore,            ignore),
+ON(CAPTURES,    captures_change,    captures_change,   captures_change,    captures_change,    captures_change,           captures_change,   ignore),
+ON(COMMAND,     submit_is_refused,  submit_is_refused, submit_is_refused,  command_is_sent,    submit_is_refused,         submit_is_refused, submit_is_refused),
+ON(SYNC,        submit_is_refused,  submit_is_refused, submit_is_refused,  sync_asks,          submit_is_refused,         submit_is_refused, submit_is_refused),
+ON(MARK,        submit_is_refused,  submit_is_refused, submit_is_refused,  remember_mark,      submit_is_refused,         submit_is_refused, submit_is_refused),
+ON(RECONNECT,   reconnect_leaves,   reconnect_leaves,  reconnect_leaves,   reconnect_leaves,   reconnect_leaves,          reconnect_leaves,  submit_is_refused),
+ON(CLOSE,       close_leaves,       close_leaves,      close_leaves,       close_leaves,       close_leaves,              close_leaves,      close_leaves),
 };
 
 #define MEMBER 1      // who may send it: only members, to the coordinator
 #define COORDINATOR 2 // only the coordinator, to a member
 #define ANYONE 3
+#define STRANGER 0 // … and on which links: also on one whose rank is not known yet
+#define GREETED 1  // only on one whose rank is known
+#define FROM(kind, from, link, idle, rendezvous, joining, ready, aborting, failed, closed)         \
+    [SC_FRAME_##kind] = {from, link, {sc_##idle,     sc_##rendezvous, sc_##joining, sc_##ready,    \
+                                      sc_##aborting, sc_##failed,     sc_##closed}}
 static const struct {
     uint8_t from;
-    uint8_t greeted; // 1: only on a link whose rank is known
+    uint8_t greeted;
     sc_handler *cells[STATES];
 } frames[SC_FRAME_KIND_COUNT] = {
-//                                          IDLE                  RENDEZVOUS            JOINING               READY                    ABORTING              FAILED           CLOSED
-[SC_FRAME_CHALLENGE] = {COORDINATOR, 0, {challenge_is_answered, challenge_is_answered, breach,               breach,                  challenge_is_answered, ignore,          ignore}},
-[SC_FRAME_HELLO]     = {MEMBER,      0, {hello_is_judged,       hello_is_judged,       hello_is_judged,      hello_is_judged,         hello_is_judged,       hello_is_judged, ignore}},
-[SC_FRAME_WELCOME]   = {COORDINATOR, 0, {welcome_greets,        welcome_greets,        breach,               breach,                  welcome_greets,        ignore,          ignore}},
-[SC_FRAME_REFUSE]    = {COORDINATOR, 0, {refusal_is_heeded,     refusal_is_heeded,     breach,               breach,                  refusal_is_heeded,     ignore,          ignore}},
-[SC_FRAME_OFFER]     = {COORDINATOR, 1, {breach,                offer_starts_joining,  breach,               breach,                  breach,                ignore,          ignore}},
-[SC_FRAME_JOINED]    = {MEMBER,      1, {ignore,                ignore,                joined_counts,        breach,                  ignore,                ignore,          ignore}},
-[SC_FRAME_GO]        = {COORDINATOR, 1, {breach,                ignore,                go_makes_ready,       breach,                  ignore,                ignore,          ignore}},
-[SC_FRAME_ABORT]     = {ANYONE,      1, {ignore,                stray_abort_is_noted,  abort_is_heeded,      abort_is_heeded,         stray_abort_is_noted,  ignore,          ignore}},
-[SC_FRAME_PING]      = {ANYONE,      1, {ping_is_heard,         ping_is_heard,         ping_is_heard,        ping_is_heard,           ping_is_heard,         ignore,          ignore}},
-[SC_FRAME_QUERY]     = {COORDINATOR, 1, {ignore,                ignore,                ignore,               query_is_answered,       ignore,                ignore,          ignore}},
-[SC_FRAME_DESCRIBE]  = {MEMBER,      1, {ignore,                ignore,                ignore,               description_is_compared, ignore,                ignore,          ignore}},
-[SC_FRAME_COMMAND]   = {ANYONE,      1, {command_is_late,       command_is_late,       command_is_late,      command_is_received,     command_is_late,       ignore,          ignore}},
-[SC_FRAME_BYE]       = {ANYONE,      1, {bye_is_heeded,         bye_is_heeded,         bye_is_heeded,        bye_is_heeded,           bye_is_heeded,         ignore,          ignore}},
+//                                     IDLE                   RENDEZVOUS             JOINING          READY                    ABORTING               FAILED           CLOSED
+FROM(CHALLENGE, COORDINATOR, STRANGER, challenge_is_answered, challenge_is_answered, breach,          breach,                  challenge_is_answered, ignore,          ignore),
+FROM(HELLO,     MEMBER,      STRANGER, hello_is_judged,       hello_is_judged,       hello_is_judged, hello_is_judged,         hello_is_judged,       hello_is_judged, ignore),
+FROM(WELCOME,   COORDINATOR, STRANGER, welcome_greets,        welcome_greets,        breach,          breach,                  welcome_greets,        ignore,          ignore),
+FROM(REFUSE,    COORDINATOR, STRANGER, refusal_is_heeded,     refusal_is_heeded,     breach,          breach,                  refusal_is_heeded,     ignore,          ignore),
+FROM(OFFER,     COORDINATOR, GREETED,  breach,                offer_starts_joining,  breach,          breach,                  breach,                ignore,          ignore),
+FROM(JOINED,    MEMBER,      GREETED,  ignore,                ignore,                joined_counts,   breach,                  ignore,                ignore,          ignore),
+FROM(GO,        COORDINATOR, GREETED,  breach,                ignore,                go_makes_ready,  breach,                  ignore,                ignore,          ignore),
+FROM(ABORT,     ANYONE,      GREETED,  ignore,                stray_abort_is_noted,  abort_is_heeded, abort_is_heeded,         stray_abort_is_noted,  ignore,          ignore),
+FROM(PING,      ANYONE,      GREETED,  ping_is_heard,         ping_is_heard,         ping_is_heard,   ping_is_heard,           ping_is_heard,         ignore,          ignore),
+FROM(QUERY,     COORDINATOR, GREETED,  ignore,                ignore,                ignore,          query_is_answered,       ignore,                ignore,          ignore),
+FROM(DESCRIBE,  MEMBER,      GREETED,  ignore,                ignore,                ignore,          description_is_compared, ignore,                ignore,          ignore),
+FROM(COMMAND,   ANYONE,      GREETED,  command_is_late,       command_is_late,       command_is_late, command_is_received,     command_is_late,       ignore,          ignore),
+FROM(BYE,       ANYONE,      GREETED,  bye_is_heeded,         bye_is_heeded,         bye_is_heeded,   bye_is_heeded,           bye_is_heeded,         ignore,          ignore),
 };
 // clang-format on
 
 // A link that we let go of may still deliver what it had; a link that broke the protocol is dropped.
-static sc_status frame_arrives(struct sc_core *c, const struct sc_event *in,
-                               struct sc_actions *out) {
+static sc_status sc_frame_arrives(struct sc_core *c, const struct sc_event *in,
+                                  struct sc_actions *out) {
     const struct sc_frame *frame = in->u.frame.frame;
     uint64_t link = in->u.frame.link;
     SC_ASSERT(frame->kind < SC_FRAME_KIND_COUNT);
@@ -153,13 +161,14 @@ static sc_status frame_arrives(struct sc_core *c, const struct sc_event *in,
         peer->heard_ns = c->now_ns;
     bool may = (frames[frame->kind].from & (is_coordinator(c) ? MEMBER : COORDINATOR)) != 0 &&
                (peer != NULL || !frames[frame->kind].greeted);
-    sc_status verdict = may ? frames[frame->kind].cells[c->state](c, in, out) : breach(c, in, out);
+    sc_status verdict =
+        may ? frames[frame->kind].cells[c->state](c, in, out) : sc_breach(c, in, out);
     if (verdict != SC_PROTOCOL)
         return verdict;
-    act_drop(out, link);
+    sc_act_drop(out, link);
     const struct sc_event down = {.type = SC_EVENT_LINK_DOWN,
                                   .u.link_down = {.link = link, .status = SC_PROTOCOL}};
-    (void)link_down(c, &down, out);
+    (void)sc_link_down(c, &down, out);
     return verdict;
 }
 
@@ -212,12 +221,8 @@ void sc_core_enter(struct sc_core *c, enum sc_state state, struct sc_actions *ou
     };
     SC_ASSERT((follows[c->state] >> state & 1u) || state == SC_STATE_CLOSED);
     bool told = state == SC_STATE_ABORTING || state >= SC_STATE_FAILED;
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_NOTIFY,
-                                            .kind = SC_NOTICE_STATE,
-                                            .status = told ? c->cause.code : SC_OK,
-                                            .rank = c->cause.suspect,
-                                            .epoch = c->epoch,
-                                            .a = c->state,
-                                            .b = state});
+    PUSH(out, .type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_STATE,
+         .status = told ? c->cause.code : SC_OK, .rank = c->cause.suspect, .epoch = c->epoch,
+         .a = c->state, .b = state);
     c->state = state;
 }

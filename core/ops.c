@@ -38,10 +38,8 @@ bool sc_core_op_is_void(const struct sc_core *c, const struct sc_op_desc *desc) 
 
 static void complete(struct sc_core *c, struct sc_ledger_entry *entry, struct sc_actions *out) {
     sc_ledger_finish(ledger_of(c), entry);
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_OP_COMPLETE,
-                                            .epoch = c->epoch,
-                                            .a = entry->number,
-                                            .b = sc_ledger_last_seq(entry)});
+    PUSH(out, .type = SC_ACTION_OP_COMPLETE, .epoch = c->epoch, .a = entry->number,
+         .b = sc_ledger_last_seq(entry));
 }
 
 static sc_status epoch_verdict(const struct sc_core *c, const struct sc_event *in) {
@@ -54,7 +52,7 @@ sc_status sc_core_check_op(const struct sc_core *c, const struct sc_op_desc *des
     return verdict != SC_OK ? verdict : check_place(c, desc, place);
 }
 
-sc_status submit_launches(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_submit_launches(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     const struct sc_op_desc *desc = &in->u.submit.desc;
     bool nothing = sc_core_op_is_void(c, desc);
     uint64_t stream = nothing ? SC_STREAM_NONE : in->u.submit.place.stream;
@@ -69,15 +67,13 @@ sc_status submit_launches(struct sc_core *c, const struct sc_event *in, struct s
     if (nothing)
         complete(c, entry, out);
     else
-        sc_actions_push(out, (struct sc_action){.type = SC_ACTION_LAUNCH,
-                                                .epoch = c->epoch,
-                                                .a = entry->number,
-                                                .b = entry->first_seq});
+        PUSH(out, .type = SC_ACTION_LAUNCH, .epoch = c->epoch, .a = entry->number,
+             .b = entry->first_seq);
     sc_agreement_after_submit(c, out);
     return SC_OK;
 }
 
-sc_status replay_launches(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_replay_launches(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     uint32_t count = in->u.replay.count, seqs = 0;
     sc_status verdict = epoch_verdict(c, in);
     if (verdict == SC_OK && count == 0)
@@ -92,16 +88,15 @@ sc_status replay_launches(struct sc_core *c, const struct sc_event *in, struct s
         return verdict;
     struct sc_ledger_entry *entry =
         sc_ledger_push(ledger_of(c), in->u.replay.stream, in->u.replay.list, count);
-    sc_actions_push(out, (struct sc_action){.type = SC_ACTION_LAUNCH,
-                                            .epoch = c->epoch,
-                                            .a = entry->number,
-                                            .b = entry->first_seq});
+    PUSH(out, .type = SC_ACTION_LAUNCH, .epoch = c->epoch, .a = entry->number,
+         .b = entry->first_seq);
     sc_agreement_after_submit(c, out);
     return SC_OK;
 }
 
 // Outside READY no epoch lives, whichever the caller believes in.
-sc_status submit_is_refused(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_submit_is_refused(struct sc_core *c, const struct sc_event *in,
+                               struct sc_actions *out) {
     (void)in, (void)out;
     if (c->state == SC_STATE_CLOSED)
         return SC_CLOSED;
@@ -114,7 +109,7 @@ static struct sc_ledger_entry *entry_of(struct sc_core *c, const struct sc_event
     return entry != NULL && !entry->done ? entry : NULL;
 }
 
-sc_status op_starts(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_op_starts(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     (void)out;
     struct sc_ledger_entry *entry = entry_of(c, in);
     if (entry == NULL)
@@ -124,7 +119,7 @@ sc_status op_starts(struct sc_core *c, const struct sc_event *in, struct sc_acti
     return SC_OK;
 }
 
-sc_status op_completes(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_op_completes(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     struct sc_ledger_entry *entry = entry_of(c, in);
     if (entry == NULL)
         return SC_OK;
@@ -133,12 +128,16 @@ sc_status op_completes(struct sc_core *c, const struct sc_event *in, struct sc_a
     return SC_OK;
 }
 
-sc_status op_fails(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_op_fails(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     const struct sc_ledger_entry *entry = entry_of(c, in);
     if (entry == NULL)
         return SC_OK;
+    // Polls that give no answer are a failure of the device like any other.
     const struct sc_cause cause = {
-        .code = in->u.op.status, .suspect = c->config.rank, .seq = entry->first_seq};
+        .code = in->u.op.status == SC_INPROGRESS ? SC_DEVICE_ERROR : in->u.op.status,
+        .suspect = c->config.rank,
+        .seq = entry->first_seq,
+    };
     if (sc_status_is_terminal(in->u.op.status))
         sc_fail(c, &cause, out);
     else

@@ -20,30 +20,30 @@ void sc_pump_config_init(struct sc_pump_config *config) {
 
 // ---- feed and perform ----
 
-void pump_queue(struct sc_pump *p, const struct sc_event *event) {
+void sc_pump_queue(struct sc_pump *p, const struct sc_event *event) {
     SC_ASSERT(p->queue_count < SC_PUMP_QUEUE);
     p->queue[(p->queue_first + p->queue_count++) % SC_PUMP_QUEUE] = *event;
 }
 
 static void perform(struct sc_pump *p, const struct sc_action *a) {
     switch ((enum sc_action_type)a->type) {
-    case SC_ACTION_LISTEN: pump_listen(p); break;
-    case SC_ACTION_DIAL: pump_dial(p, (uint32_t)a->a); break;
+    case SC_ACTION_LISTEN: sc_pump_listen(p); break;
+    case SC_ACTION_DIAL: sc_pump_dial(p, (uint32_t)a->a); break;
     case SC_ACTION_DROP:
         for (uint32_t r = 0; r < p->config.core.world && a->mask != 0; r++)
             if (a->mask >> r & 1u)
-                pump_drop(p, sc_core_link_of(p->core, r));
+                sc_pump_drop(p, sc_core_link_of(p->core, r));
         if (a->mask == 0)
-            pump_drop(p, a->link);
+            sc_pump_drop(p, a->link);
         break;
-    case SC_ACTION_SEND: pump_send(p, a); break;
-    case SC_ACTION_GET_ID: pump_comm_get_id(p); break;
-    case SC_ACTION_COMM_CREATE: pump_comm_create(p, a->epoch); break;
-    case SC_ACTION_COMM_ABORT: pump_comm_abort(p, a->epoch); break;
-    case SC_ACTION_COMM_ABANDON: pump_comm_abandon(p); break;
-    case SC_ACTION_FENCE: pump_fence(p, a->epoch); break;
-    case SC_ACTION_REGISTER_ALL: pump_register_all(p); break;
-    case SC_ACTION_LAUNCH: pump_launch(p, a); break;
+    case SC_ACTION_SEND: sc_pump_send(p, a); break;
+    case SC_ACTION_GET_ID: sc_pump_comm_get_id(p); break;
+    case SC_ACTION_COMM_CREATE: sc_pump_comm_create(p, a->epoch); break;
+    case SC_ACTION_COMM_ABORT: sc_pump_comm_abort(p, a->epoch); break;
+    case SC_ACTION_COMM_ABANDON: sc_pump_comm_abandon(p); break;
+    case SC_ACTION_FENCE: sc_pump_fence(p, a->epoch); break;
+    case SC_ACTION_REGISTER_ALL: sc_pump_register_all(p); break;
+    case SC_ACTION_LAUNCH: sc_pump_launch(p, a); break;
     case SC_ACTION_OP_COMPLETE:
         p->launch.number = p->launch.number != 0 ? p->launch.number : a->a;
         p->launch.seq = p->launch.seq != 0 ? p->launch.seq : a->b;
@@ -64,14 +64,14 @@ static void perform(struct sc_pump *p, const struct sc_action *a) {
 
 static sc_status step(struct sc_pump *p, struct sc_event *event) {
     struct sc_actions actions;
-    event->now_ns = pump_now(p);
+    event->now_ns = sc_pump_now(p);
     sc_status verdict = sc_core_step(p->core, event, &actions);
     for (uint32_t i = 0; i < actions.count; i++)
         perform(p, &actions.list[i]);
     return verdict;
 }
 
-sc_status pump_feed(struct sc_pump *p, struct sc_event *event) {
+sc_status sc_pump_feed(struct sc_pump *p, struct sc_event *event) {
     sc_status verdict = step(p, event);
     while (p->queue_count > 0) {
         struct sc_event next = p->queue[p->queue_first];
@@ -88,19 +88,19 @@ uint64_t sc_pump_run(struct sc_pump *p) {
     // Completions first: what is done is done, whatever evidence the links bring next. Links are
     // empty before a deadline is judged: a heartbeat that lies there unread is not silence.
     sc_pump_poll(p);
-    pump_comm_run(p);
-    pump_links_run(p);
-    uint64_t now = pump_now(p), deadline;
+    sc_pump_comm_run(p);
+    sc_pump_links_run(p);
+    uint64_t now = sc_pump_now(p), deadline;
     for (uint32_t ticks = 0; (deadline = sc_core_deadline(p->core)) <= now; ticks++) {
         SC_ASSERT(ticks < TICKS_MAX);
         struct sc_event tick = {.type = SC_EVENT_TICK};
-        (void)pump_feed(p, &tick);
-        now = pump_now(p);
+        (void)sc_pump_feed(p, &tick);
+        now = sc_pump_now(p);
     }
-    uint64_t links = pump_links_deadline(p);
+    uint64_t links = sc_pump_links_deadline(p);
     deadline = links < deadline ? links : deadline;
     uint64_t poll_ns = p->device->poll_ns != 0 ? p->device->poll_ns : SC_NEVER_NS - now;
-    bool watching = pump_is_watching(p) && (p->comm != 0 || pump_ops_pending(p));
+    bool watching = sc_pump_is_watching(p) && (p->comm != 0 || sc_pump_ops_pending(p));
     if (p->fence_due)
         poll_ns = p->config.core.timing.heartbeat_ns;
     if ((watching || p->fence_due) && now + poll_ns < deadline)
@@ -172,12 +172,12 @@ sc_status sc_pump_open(const struct sc_pump_config *config, struct sc_pump **out
     if ((status = config->host->entropy(config->host->ctx, &seed, sizeof seed)) != SC_OK)
         return fail_open(p, status, "open: entropy", why, why_bytes);
     p->core = sc_core_init(p->core, &config->core, seed);
-    if ((status = pump_links_open(p)) != SC_OK)
+    if ((status = sc_pump_links_open(p)) != SC_OK)
         return fail_open(p, status, "open: link buffers", why, why_bytes);
-    if ((status = pump_comm_open(p)) != SC_OK)
+    if ((status = sc_pump_comm_open(p)) != SC_OK)
         return fail_open(p, status, "open: receive buffer of capacity_bytes", why, why_bytes);
     struct sc_event start = {.type = SC_EVENT_START};
-    (void)pump_feed(p, &start);
+    (void)sc_pump_feed(p, &start);
     if (p->listen_status != SC_OK) {
         char what[320];
         snprintf(what, sizeof what, "open: listen on %.200s port %u", p->master_host,
@@ -192,9 +192,9 @@ void sc_pump_destroy(struct sc_pump *p) {
     if (p == NULL)
         return;
     if (p->device != NULL) {
-        pump_ops_close(p);
-        pump_comm_close(p);
-        pump_links_close(p);
+        sc_pump_ops_close(p);
+        sc_pump_comm_close(p);
+        sc_pump_links_close(p);
     }
     for (uint32_t i = 0; p->captures != NULL && i < p->captures_count; i++)
         free(p->captures[i].list);
@@ -210,17 +210,17 @@ void sc_pump_destroy(struct sc_pump *p) {
 
 void sc_pump_join(struct sc_pump *p) {
     struct sc_event event = {.type = SC_EVENT_JOIN};
-    (void)pump_feed(p, &event);
+    (void)sc_pump_feed(p, &event);
 }
 
 sc_status sc_pump_mark(struct sc_pump *p, uint64_t epoch, uint64_t mark) {
     struct sc_event event = {.type = SC_EVENT_MARK, .epoch = epoch, .u.mark = mark};
-    return pump_feed(p, &event);
+    return sc_pump_feed(p, &event);
 }
 
 sc_status sc_pump_sync(struct sc_pump *p, uint64_t epoch, uint64_t seq) {
     struct sc_event event = {.type = SC_EVENT_SYNC, .epoch = epoch, .u.sync.seq = seq};
-    return pump_feed(p, &event);
+    return sc_pump_feed(p, &event);
 }
 
 sc_status sc_pump_command(struct sc_pump *p, uint64_t epoch, uint64_t ranks, const void *data,
@@ -231,19 +231,19 @@ sc_status sc_pump_command(struct sc_pump *p, uint64_t epoch, uint64_t ranks, con
     p->command_bytes = bytes;
     struct sc_event event = {
         .type = SC_EVENT_COMMAND, .epoch = epoch, .u.command = {.ranks = ranks, .bytes = bytes}};
-    return pump_feed(p, &event);
+    return sc_pump_feed(p, &event);
 }
 
 sc_status sc_pump_reconnect(struct sc_pump *p, uint64_t epoch, uint32_t reason) {
     sc_pump_poll(p);
     struct sc_event event = {.type = SC_EVENT_RECONNECT, .epoch = epoch, .u.reason = reason};
-    return pump_feed(p, &event);
+    return sc_pump_feed(p, &event);
 }
 
 sc_status sc_pump_close(struct sc_pump *p, bool final) {
     sc_pump_poll(p);
     struct sc_event event = {.type = SC_EVENT_CLOSE, .u.final = final};
-    return pump_feed(p, &event);
+    return sc_pump_feed(p, &event);
 }
 
 void sc_pump_view(const struct sc_pump *p, struct sc_core_view *out) {

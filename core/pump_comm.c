@@ -9,14 +9,14 @@ static void *ctx(const struct sc_pump *p) {
     return p->device->ctx;
 }
 
-sc_status pump_comm_open(struct sc_pump *p) {
+sc_status sc_pump_comm_open(struct sc_pump *p) {
     // Recovery must never need memory that was not there at open.
     if (p->config.core.world != 2)
         return SC_OK;
     return p->device->mem_alloc(ctx(p), p->config.core.capacity_bytes, &p->receive);
 }
 
-void pump_comm_close(struct sc_pump *p) {
+void sc_pump_comm_close(struct sc_pump *p) {
     if (p->comm != 0 && !p->comm_aborted)
         (void)p->device->comm_abort(ctx(p), p->comm);
     // Memory that a communicator may still write to outlives us.
@@ -29,17 +29,17 @@ static void queue_comm(struct sc_pump *p, enum sc_event_type type, uint64_t epoc
     struct sc_event event = {.type = type, .epoch = epoch};
     if (type == SC_EVENT_COMM_FAILED)
         event.u.comm_failed.status = status;
-    pump_queue(p, &event);
+    sc_pump_queue(p, &event);
 }
 
-void pump_comm_get_id(struct sc_pump *p) {
+void sc_pump_comm_get_id(struct sc_pump *p) {
     struct sc_event event = {.type = SC_EVENT_COMM_ID};
     event.u.comm_id.status = p->device->comm_id(ctx(p), &p->id);
     event.u.comm_id.id = p->id.bytes;
-    pump_queue(p, &event);
+    sc_pump_queue(p, &event);
 }
 
-void pump_comm_create(struct sc_pump *p, uint64_t epoch) {
+void sc_pump_comm_create(struct sc_pump *p, uint64_t epoch) {
     struct sc_comm_spec spec = {
         .epoch = epoch, .rank = p->config.core.rank, .world = p->config.core.world};
     memcpy(spec.id.bytes, sc_core_comm_id(p->core), sizeof spec.id.bytes);
@@ -65,7 +65,7 @@ static void comm_ended(struct sc_pump *p) {
         p->registry.entries[i].registration = 0;
 }
 
-void pump_comm_abort(struct sc_pump *p, uint64_t epoch) {
+void sc_pump_comm_abort(struct sc_pump *p, uint64_t epoch) {
     if (p->comm == 0) {
         queue_comm(p, SC_EVENT_COMM_GONE, epoch, SC_OK);
         return;
@@ -75,17 +75,17 @@ void pump_comm_abort(struct sc_pump *p, uint64_t epoch) {
     (void)p->device->comm_abort(ctx(p), p->comm);
 }
 
-void pump_comm_abandon(struct sc_pump *p) {
+void sc_pump_comm_abandon(struct sc_pump *p) {
     if (p->comm != 0)
         (void)p->device->comm_abandon(ctx(p), p->comm);
     p->comm_abandoned = true;
     comm_ended(p);
 }
 
-void pump_comm_run(struct sc_pump *p) {
+void sc_pump_comm_run(struct sc_pump *p) {
     if (p->fence_due)
-        pump_fence(p, p->fence_wanted);
-    if (p->comm == 0 || !pump_is_watching(p))
+        sc_pump_fence(p, p->fence_wanted);
+    if (p->comm == 0 || !sc_pump_is_watching(p))
         return;
     struct sc_comm_report report;
     sc_status status = p->device->comm_poll(ctx(p), p->comm, &report);
@@ -117,7 +117,7 @@ void pump_comm_run(struct sc_pump *p) {
         event.type = SC_EVENT_COMM_GONE;
         break;
     }
-    (void)pump_feed(p, &event);
+    (void)sc_pump_feed(p, &event);
 }
 
 // ---- registrations ----
@@ -132,7 +132,7 @@ static void register_one(struct sc_pump *p, struct sc_registry_entry *entry) {
         entry->registration = registration;
 }
 
-void pump_register_all(struct sc_pump *p) {
+void sc_pump_register_all(struct sc_pump *p) {
     if (p->receive != 0) {
         struct sc_registry_entry own = {.address = p->receive,
                                         .bytes = p->config.core.capacity_bytes};
@@ -166,7 +166,7 @@ sc_status sc_pump_deregister(struct sc_pump *p, uint64_t address) {
 
 // ---- fence ----
 
-void pump_fence(struct sc_pump *p, uint64_t epoch) {
+void sc_pump_fence(struct sc_pump *p, uint64_t epoch) {
     p->fence_wanted = epoch;
     sc_status status = p->device->fence_set(ctx(p), epoch);
     p->fence_due = status != SC_OK && status != SC_CONTEXT_LOST && status != SC_CLOSED;

@@ -91,43 +91,43 @@ struct sc_pump {
 };
 
 // A rank that has failed, or is closed, looks at its device no more.
-static inline bool pump_is_watching(const struct sc_pump *p) {
+static inline bool sc_pump_is_watching(const struct sc_pump *p) {
     return sc_core_state(p->core) < SC_STATE_FAILED;
 }
 
-static inline uint64_t pump_now(const struct sc_pump *p) {
+static inline uint64_t sc_pump_now(const struct sc_pump *p) {
     return p->config.host->now_ns(p->config.host->ctx);
 }
 
 // Steps the core on `event` (its now_ns is set here), performs, and feeds what came of it.
-sc_status pump_feed(struct sc_pump *p, struct sc_event *event);
+sc_status sc_pump_feed(struct sc_pump *p, struct sc_event *event);
 // Queues a result for after the actions of the present step.
-void pump_queue(struct sc_pump *p, const struct sc_event *event);
+void sc_pump_queue(struct sc_pump *p, const struct sc_event *event);
 
 // pump_links.c
-sc_status pump_links_open(struct sc_pump *p);
-void pump_links_close(struct sc_pump *p);
-void pump_links_run(struct sc_pump *p);
-uint64_t pump_links_deadline(const struct sc_pump *p);
-void pump_listen(struct sc_pump *p);
-void pump_dial(struct sc_pump *p, uint32_t attempt);
-void pump_drop(struct sc_pump *p, uint64_t link);
-void pump_send(struct sc_pump *p, const struct sc_action *action);
+sc_status sc_pump_links_open(struct sc_pump *p);
+void sc_pump_links_close(struct sc_pump *p);
+void sc_pump_links_run(struct sc_pump *p);
+uint64_t sc_pump_links_deadline(const struct sc_pump *p);
+void sc_pump_listen(struct sc_pump *p);
+void sc_pump_dial(struct sc_pump *p, uint32_t attempt);
+void sc_pump_drop(struct sc_pump *p, uint64_t link);
+void sc_pump_send(struct sc_pump *p, const struct sc_action *action);
 
 // pump_comm.c
-sc_status pump_comm_open(struct sc_pump *p);
-void pump_comm_close(struct sc_pump *p);
-void pump_comm_run(struct sc_pump *p);
-void pump_comm_get_id(struct sc_pump *p);
-void pump_comm_create(struct sc_pump *p, uint64_t epoch);
-void pump_comm_abort(struct sc_pump *p, uint64_t epoch);
-void pump_comm_abandon(struct sc_pump *p);
-void pump_register_all(struct sc_pump *p);
-void pump_fence(struct sc_pump *p, uint64_t epoch);
+sc_status sc_pump_comm_open(struct sc_pump *p);
+void sc_pump_comm_close(struct sc_pump *p);
+void sc_pump_comm_run(struct sc_pump *p);
+void sc_pump_comm_get_id(struct sc_pump *p);
+void sc_pump_comm_create(struct sc_pump *p, uint64_t epoch);
+void sc_pump_comm_abort(struct sc_pump *p, uint64_t epoch);
+void sc_pump_comm_abandon(struct sc_pump *p);
+void sc_pump_register_all(struct sc_pump *p);
+void sc_pump_fence(struct sc_pump *p, uint64_t epoch);
 
 // pump_ops.c
-void pump_launch(struct sc_pump *p, const struct sc_action *action);
-void pump_ops_close(struct sc_pump *p);
-bool pump_ops_pending(const struct sc_pump *p);
+void sc_pump_launch(struct sc_pump *p, const struct sc_action *action);
+void sc_pump_ops_close(struct sc_pump *p);
+bool sc_pump_ops_pending(const struct sc_pump *p);
 
 #endif

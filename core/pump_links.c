@@ -17,7 +17,7 @@ static struct sc_pump_link *find(struct sc_pump *p, uint64_t handle) {
     return NULL;
 }
 
-sc_status pump_links_open(struct sc_pump *p) {
+sc_status sc_pump_links_open(struct sc_pump *p) {
     size_t bytes = p->config.link_buffer_bytes;
     for (uint32_t i = 0; i < p->links_count; i++) {
         if ((p->links[i].in = malloc(2 * bytes)) == NULL)
@@ -34,7 +34,7 @@ static void end(struct sc_pump *p, struct sc_pump_link *l) {
         p->links_used--;
 }
 
-void pump_links_close(struct sc_pump *p) {
+void sc_pump_links_close(struct sc_pump *p) {
     for (uint32_t i = 0; p->links != NULL && i < p->links_count; i++) {
         if (p->links[i].handle != 0)
             end(p, &p->links[i]);
@@ -64,23 +64,23 @@ static struct sc_pump_link *take(struct sc_pump *p, uint64_t handle) {
 static void queue_down(struct sc_pump *p, uint64_t link, sc_status status) {
     const struct sc_event down = {.type = SC_EVENT_LINK_DOWN,
                                   .u.link_down = {.link = link, .status = status}};
-    pump_queue(p, &down);
+    sc_pump_queue(p, &down);
 }
 
 static void feed_down(struct sc_pump *p, uint64_t link, sc_status status) {
     struct sc_event down = {.type = SC_EVENT_LINK_DOWN,
                             .u.link_down = {.link = link, .status = status}};
-    (void)pump_feed(p, &down);
+    (void)sc_pump_feed(p, &down);
 }
 
 // ---- actions ----
 
-void pump_listen(struct sc_pump *p) {
+void sc_pump_listen(struct sc_pump *p) {
     p->listen_status =
         net(p)->listen(net(p)->ctx, p->config.master_host, p->config.master_port, &p->listener);
 }
 
-void pump_dial(struct sc_pump *p, uint32_t attempt) {
+void sc_pump_dial(struct sc_pump *p, uint32_t attempt) {
     SC_ASSERT(p->dialling == 0);
     sc_status status = net(p)->dial(net(p)->ctx, p->config.master_host, p->config.master_port,
                                     attempt, &p->dialling);
@@ -105,7 +105,7 @@ static sc_status flush(struct sc_pump *p, struct sc_pump_link *l) {
     return SC_OK;
 }
 
-void pump_drop(struct sc_pump *p, uint64_t link) {
+void sc_pump_drop(struct sc_pump *p, uint64_t link) {
     if (link == 0) { // the dial under way
         net(p)->close(net(p)->ctx, p->dialling);
         p->dialling = 0;
@@ -115,7 +115,7 @@ void pump_drop(struct sc_pump *p, uint64_t link) {
     if (l == NULL)
         return;
     if (!l->ended && flush(p, l) == SC_OK && l->queued > 0)
-        l->drop_at_ns = pump_now(p) + p->config.core.handshake_ns;
+        l->drop_at_ns = sc_pump_now(p) + p->config.core.handshake_ns;
     else
         end(p, l);
 }
@@ -142,7 +142,7 @@ static void send_one(struct sc_pump *p, uint64_t handle, const uint8_t *frame, s
     l->queued += (uint32_t)(bytes - sent);
 }
 
-void pump_send(struct sc_pump *p, const struct sc_action *action) {
+void sc_pump_send(struct sc_pump *p, const struct sc_action *action) {
     uint8_t bytes[SC_FRAME_MAX_BYTES];
     struct sc_frame frame;
     sc_core_compose(p->core, action, &frame);
@@ -172,9 +172,9 @@ static void accept_all(struct sc_pump *p) {
         // Without fresh bytes a recorded hello could pass: better no link.
         if (p->config.host->entropy(p->config.host->ctx, up.u.link_up.random,
                                     sizeof up.u.link_up.random) == SC_OK)
-            (void)pump_feed(p, &up);
+            (void)sc_pump_feed(p, &up);
         else
-            pump_drop(p, handle);
+            sc_pump_drop(p, handle);
     }
 }
 
@@ -188,7 +188,7 @@ static void follow_dial(struct sc_pump *p) {
     p->dialling = 0;
     if (status == SC_OK && take(p, handle) != NULL) {
         struct sc_event up = {.type = SC_EVENT_LINK_UP, .u.link_up = {.link = handle}};
-        (void)pump_feed(p, &up);
+        (void)sc_pump_feed(p, &up);
     } else {
         net(p)->close(net(p)->ctx, handle);
         feed_down(p, 0, status);
@@ -213,7 +213,7 @@ static void deliver(struct sc_pump *p, uint64_t handle, struct sc_frame *frame, 
     uint32_t rank = rank_of(p, handle);
     struct sc_event event = {.type = SC_EVENT_FRAME,
                              .u.frame = {.link = handle, .frame = frame, .ended = ended}};
-    sc_status verdict = pump_feed(p, &event);
+    sc_status verdict = sc_pump_feed(p, &event);
     if (verdict == SC_OK && frame->kind == SC_FRAME_COMMAND && p->config.on_command != NULL)
         p->config.on_command(p->config.arg, rank, frame->epoch, frame->u.command.data,
                              frame->u.command.bytes);
@@ -272,11 +272,11 @@ static void read_link(struct sc_pump *p, struct sc_pump_link *l) {
 }
 
 static void finish_drop(struct sc_pump *p, struct sc_pump_link *l) {
-    if (flush(p, l) != SC_OK || l->queued == 0 || pump_now(p) >= l->drop_at_ns)
+    if (flush(p, l) != SC_OK || l->queued == 0 || sc_pump_now(p) >= l->drop_at_ns)
         end(p, l);
 }
 
-void pump_links_run(struct sc_pump *p) {
+void sc_pump_links_run(struct sc_pump *p) {
     accept_all(p);
     follow_dial(p);
     for (uint32_t i = 0; i < p->links_used; i++) {
@@ -300,7 +300,7 @@ void pump_links_run(struct sc_pump *p) {
             end(p, &p->links[i]);
 }
 
-uint64_t pump_links_deadline(const struct sc_pump *p) {
+uint64_t sc_pump_links_deadline(const struct sc_pump *p) {
     uint64_t at = SC_NEVER_NS;
     for (uint32_t i = 0; i < p->links_used; i++)
         if (p->links[i].handle != 0 && p->links[i].drop_at_ns != 0 && p->links[i].drop_at_ns < at)

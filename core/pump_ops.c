@@ -90,7 +90,7 @@ static sc_status launch_op(struct sc_pump *p, uint64_t epoch, uint64_t *op) {
     return status != SC_OK ? status : ended;
 }
 
-void pump_launch(struct sc_pump *p, const struct sc_action *action) {
+void sc_pump_launch(struct sc_pump *p, const struct sc_action *action) {
     struct sc_pump_launch *l = &p->launch;
     uint64_t op = 0;
     l->number = action->a;
@@ -111,17 +111,17 @@ void pump_launch(struct sc_pump *p, const struct sc_action *action) {
     struct sc_event event = {.type = SC_EVENT_OP_FAILED, .epoch = action->epoch};
     event.u.op.number = l->number;
     event.u.op.status = l->status;
-    pump_queue(p, &event);
+    sc_pump_queue(p, &event);
     if (op == 0) { // nothing is on the stream: it has drained already
         event.type = SC_EVENT_OP_DONE;
-        pump_queue(p, &event);
+        sc_pump_queue(p, &event);
     }
 }
 
 // The verdict on a submit: of the core, or of the launch that followed.
 static sc_status launch_through(struct sc_pump *p, struct sc_event *event, uint64_t *number,
                                 uint64_t *seq) {
-    sc_status status = pump_feed(p, event);
+    sc_status status = sc_pump_feed(p, event);
     if (status != SC_OK)
         return status;
     if (p->launch.status != SC_OK)
@@ -183,7 +183,7 @@ static void feed_op(struct sc_pump *p, enum sc_event_type type, uint64_t number,
     event.epoch = p->comm_epoch;
     event.u.op.number = number;
     event.u.op.status = status;
-    (void)pump_feed(p, &event);
+    (void)sc_pump_feed(p, &event);
 }
 
 // Whether an op's polls have given no answer for longer than an op may take; while the epoch is being
@@ -191,11 +191,11 @@ static void feed_op(struct sc_pump *p, enum sc_event_type type, uint64_t number,
 static bool is_mute(struct sc_pump *p, uint64_t number) {
     if (p->mute_number == 0) {
         p->mute_number = number;
-        p->mute_since_ns = pump_now(p);
+        p->mute_since_ns = sc_pump_now(p);
     }
     return sc_core_state(p->core) == SC_STATE_ABORTING ||
            (p->mute_number == number &&
-            pump_now(p) - p->mute_since_ns >= p->config.core.timing.op_ns);
+            sc_pump_now(p) - p->mute_since_ns >= p->config.core.timing.op_ns);
 }
 
 // Polls the oldest op of one stream; true when it left, and the next one may be looked at. A poll
@@ -231,7 +231,7 @@ static bool poll_oldest(struct sc_pump *p, const struct sc_ledger_entry *entry) 
 
 void sc_pump_poll(struct sc_pump *p) {
     const struct sc_ledger *ledger = sc_core_ledger(p->core);
-    if (sc_ledger_empty(ledger) || !pump_is_watching(p))
+    if (sc_ledger_empty(ledger) || !sc_pump_is_watching(p))
         return;
     for (uint32_t i = 0; i < ledger->streams_used; i++)
         while (ledger->streams[i].oldest != 0 &&
@@ -239,11 +239,11 @@ void sc_pump_poll(struct sc_pump *p) {
         }
 }
 
-bool pump_ops_pending(const struct sc_pump *p) {
+bool sc_pump_ops_pending(const struct sc_pump *p) {
     return !sc_ledger_empty(sc_core_ledger(p->core));
 }
 
-void pump_ops_close(struct sc_pump *p) {
+void sc_pump_ops_close(struct sc_pump *p) {
     if (p->open_replay != 0)
         (void)p->device->replay_end(ctx(p), *op_slot(p, p->open_replay));
     for (uint32_t i = 0; p->ops != NULL && i < p->config.core.ledger_ops; i++)
@@ -264,7 +264,7 @@ static void tell_captures(struct sc_pump *p) {
     struct sc_event event = {.type = SC_EVENT_CAPTURES};
     for (uint32_t i = 0; i < p->captures_count; i++)
         event.u.captures.held += p->captures[i].handle != 0;
-    (void)pump_feed(p, &event);
+    (void)sc_pump_feed(p, &event);
 }
 
 sc_status sc_pump_capture_begin(struct sc_pump *p, uint64_t epoch, uint64_t stream,

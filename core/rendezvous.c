@@ -22,7 +22,7 @@ static bool all_able(const struct sc_core *c) {
     return c->able != 0;
 }
 
-sc_status join_makes_able(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_join_makes_able(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     (void)in;
     c->able = 1;
     if (c->state != SC_STATE_IDLE)
@@ -38,7 +38,7 @@ void sc_try_offer(struct sc_core *c, struct sc_actions *out) {
         c->now_ns < c->retry_at_ns || !all_able(c))
         return;
     c->id_pending = 1;
-    act(out, SC_ACTION_GET_ID, 0);
+    sc_act(out, SC_ACTION_GET_ID, 0);
 }
 
 static void begin_joining(struct sc_core *c, uint64_t epoch, struct sc_actions *out) {
@@ -59,11 +59,11 @@ static void begin_joining(struct sc_core *c, uint64_t epoch, struct sc_actions *
     c->abort_called = 0;
     c->offered_ns = c->now_ns;
     c->init_deadline_ns = c->now_ns + c->config.timing.init_ns;
-    act(out, SC_ACTION_COMM_CREATE, epoch);
+    sc_act(out, SC_ACTION_COMM_CREATE, epoch);
     sc_core_enter(c, SC_STATE_JOINING, out);
 }
 
-sc_status id_makes_offer(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_id_makes_offer(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     c->id_pending = 0;
     if (c->state != SC_STATE_RENDEZVOUS)
         return SC_OK; // an id that no epoch will use
@@ -89,13 +89,13 @@ sc_status id_makes_offer(struct sc_core *c, const struct sc_event *in, struct sc
         .completed = c->record_completed,
         .mark = c->mark,
     };
-    act_send(out, SC_FRAME_OFFER, members(c), epoch);
+    sc_act_send(out, SC_FRAME_OFFER, members(c), epoch);
     begin_joining(c, epoch, out);
     return SC_OK;
 }
 
-sc_status offer_starts_joining(struct sc_core *c, const struct sc_event *in,
-                               struct sc_actions *out) {
+sc_status sc_offer_starts_joining(struct sc_core *c, const struct sc_event *in,
+                                  struct sc_actions *out) {
     const struct sc_offer *offer = &in->u.frame.frame->u.offer;
     uint64_t epoch = in->u.frame.frame->epoch;
     if (epoch <= c->seen_epoch || offer->world != c->config.world || !c->able)
@@ -119,7 +119,7 @@ static void become_ready(struct sc_core *c, struct sc_actions *out) {
     c->phases.form_ns = c->formed_ns - c->offered_ns;
     c->phases.warmup_ns = c->now_ns - c->formed_ns;
     sc_health_reset(c);
-    act(out, SC_ACTION_FENCE, c->epoch);
+    sc_act(out, SC_ACTION_FENCE, c->epoch);
     sc_core_enter(c, SC_STATE_READY, out);
 }
 
@@ -129,11 +129,12 @@ static void try_go(struct sc_core *c, struct sc_actions *out) {
     for (uint32_t r = 1; r < c->config.world; r++)
         if (!c->peers[r].joined)
             return;
-    act_send(out, SC_FRAME_GO, members(c), c->epoch);
+    sc_act_send(out, SC_FRAME_GO, members(c), c->epoch);
     become_ready(c, out);
 }
 
-sc_status comm_ready_joins(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_comm_ready_joins(struct sc_core *c, const struct sc_event *in,
+                              struct sc_actions *out) {
     if (in->epoch != c->epoch || c->comm_ready)
         return SC_OK;
     c->comm_ready = 1;
@@ -141,15 +142,16 @@ sc_status comm_ready_joins(struct sc_core *c, const struct sc_event *in, struct 
     c->formed_ns = in->u.comm_ready.formed_ns;
     if (c->formed_ns < c->offered_ns || c->formed_ns > c->now_ns)
         c->formed_ns = c->now_ns;
-    act(out, SC_ACTION_REGISTER_ALL, c->epoch);
+    sc_act(out, SC_ACTION_REGISTER_ALL, c->epoch);
     if (is_coordinator(c))
         try_go(c, out);
     else
-        act_send(out, SC_FRAME_JOINED, UINT64_C(1), c->epoch);
+        sc_act_send(out, SC_FRAME_JOINED, UINT64_C(1), c->epoch);
     return SC_OK;
 }
 
-sc_status comm_failed_aborts(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_comm_failed_aborts(struct sc_core *c, const struct sc_event *in,
+                                struct sc_actions *out) {
     if (in->epoch != c->epoch)
         return SC_OK;
     const struct sc_cause cause = {.code = in->u.comm_failed.status, .suspect = c->config.rank};
@@ -160,7 +162,7 @@ sc_status comm_failed_aborts(struct sc_core *c, const struct sc_event *in, struc
     return SC_OK;
 }
 
-sc_status joined_counts(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_joined_counts(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     if (in->u.frame.frame->epoch != c->epoch)
         return SC_OK;
     sc_peer_by_link(c, in->u.frame.link)->joined = 1;
@@ -168,7 +170,7 @@ sc_status joined_counts(struct sc_core *c, const struct sc_event *in, struct sc_
     return SC_OK;
 }
 
-sc_status go_makes_ready(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
+sc_status sc_go_makes_ready(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     // A GO that was read together with the end of its link is void: whoever sent it is gone.
     if (in->u.frame.frame->epoch != c->epoch || in->u.frame.ended)
         return SC_OK;

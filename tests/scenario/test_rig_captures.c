@@ -91,8 +91,9 @@ static void a_capture_runs_nothing_and_a_replay_all_of_it(void **state) {
         assert_int_equal(rig_sync(rig, r, 6), SC_OK);
         release(rig, &graph, r);
     }
-    rig_until(rig, 10 * MS, rig_has_agreed(rig, 0, rig_epoch(rig, 0), 6) &&
-                                rig_has_agreed(rig, 1, rig_epoch(rig, 1), 6));
+    rig_until(rig, 10 * MS,
+              rig_has_agreed(rig, 0, rig_epoch(rig, 0), 6) &&
+                  rig_has_agreed(rig, 1, rig_epoch(rig, 1), 6));
     rig_close(rig);
 }
 
@@ -107,8 +108,9 @@ static void replays_of_different_graphs_are_a_mismatch(void **state) {
     assert_int_equal(rig_all_reduce(rig, 1, graph.second[1], BYTES / 2, 0).status, SC_OK);
     assert_int_equal(rig_sync(rig, 0, 2), SC_OK);
     assert_int_equal(rig_sync(rig, 1, 2), SC_OK);
-    rig_until(rig, SECOND, rig_change(rig, 0, SC_STATE_ABORTING) != NULL &&
-                               rig_change(rig, 1, SC_STATE_ABORTING) != NULL);
+    rig_until(rig, SECOND,
+              rig_change(rig, 0, SC_STATE_ABORTING) != NULL &&
+                  rig_change(rig, 1, SC_STATE_ABORTING) != NULL);
     rig_expect_cause(rig, 0, SC_MISMATCH, 1);
     assert_int_equal(rig_view(rig, 0).cause.seq, 2);
     assert_false(rig_has_agreed(rig, 0, eager.epoch, 2));
@@ -163,9 +165,9 @@ static void a_replay_of_an_old_capture_is_epoch_lost(void **state) {
     assert_int_equal(sc_pump_replay_begin(pump, epoch, graph.capture[0], stream, &number, &seq),
                      SC_INVALID);
     rig_until(rig, 5 * SECOND, rig_is_ready_after(rig, epoch));
-    assert_int_not_equal(sc_pump_replay_begin(pump, rig_epoch(rig, 0), graph.capture[0], stream,
-                                              &number, &seq),
-                         SC_OK);
+    assert_int_not_equal(
+        sc_pump_replay_begin(pump, rig_epoch(rig, 0), graph.capture[0], stream, &number, &seq),
+        SC_OK);
     assert_int_equal(rig_calls(rig, 0, SC_VERB_replay_begin), begun);
     assert_int_equal(number + seq, 0);
     rig_close(rig);
@@ -280,8 +282,11 @@ static void an_add_does_nothing_while_no_epoch_lives_r13(void **state) {
     rig_fill(rig, 0, dst, ELEMENTS, TWO);
     rig_fill(rig, 0, src, ELEMENTS, TWO);
     add_behind_compute(rig, dst, src, rig_epoch(rig, 0), 5 * SECOND);
-    rig_inject(rig, (struct sc_sim_fault){.kind = SC_SIM_verb_fails, .a = 0, .nth = 1,
-                                          .verb = SC_VERB_fence_set, .status = SC_DEVICE_ERROR});
+    rig_inject(rig, (struct sc_sim_fault){.kind = SC_SIM_verb_fails,
+                                          .a = 0,
+                                          .nth = 1,
+                                          .verb = SC_VERB_fence_set,
+                                          .status = SC_DEVICE_ERROR});
     rig_kill(rig, 1); // and the first attempt to lower the fence fails
     rig_run(rig, 10 * SECOND);
     assert_int_equal(rig_state(rig, 0), SC_STATE_RENDEZVOUS);

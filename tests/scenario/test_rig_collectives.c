@@ -43,8 +43,9 @@ static void expect_mismatch(struct sc_op_desc ours, struct sc_op_desc theirs) {
         assert_int_equal(op.seq, 1);
         assert_int_equal(rig_sync(rig, r, op.seq), SC_OK);
     }
-    rig_until(rig, SECOND, rig_change(rig, 0, SC_STATE_ABORTING) != NULL &&
-                               rig_change(rig, 1, SC_STATE_ABORTING) != NULL);
+    rig_until(rig, SECOND,
+              rig_change(rig, 0, SC_STATE_ABORTING) != NULL &&
+                  rig_change(rig, 1, SC_STATE_ABORTING) != NULL);
     for (uint32_t r = 0; r < 2; r++) {
         struct sc_cause cause = rig_view(rig, r).cause;
         rig_expect_cause(rig, r, SC_MISMATCH, 1);
@@ -92,8 +93,9 @@ static void an_empty_op_never_pairs_with_a_full_one_c2(void **state) {
     assert_int_equal(first.seq, 1);
     assert_int_equal(rig_sync(rig, 0, 2), SC_OK);
     assert_int_equal(rig_sync(rig, 1, 1), SC_OK);
-    rig_until(rig, SECOND, rig_change(rig, 0, SC_STATE_ABORTING) != NULL &&
-                               rig_change(rig, 1, SC_STATE_ABORTING) != NULL);
+    rig_until(rig, SECOND,
+              rig_change(rig, 0, SC_STATE_ABORTING) != NULL &&
+                  rig_change(rig, 1, SC_STATE_ABORTING) != NULL);
     for (uint32_t r = 0; r < 2; r++) {
         rig_expect_cause(rig, r, SC_MISMATCH, 1);
         assert_int_equal(rig_view(rig, r).cause.seq, 1);
@@ -118,8 +120,7 @@ static void empty_ops_are_agreed_upon_and_launch_nothing_c2(void **state) {
         assert_int_equal(rig_sync(rig, r, 1), SC_OK);
     }
     uint64_t epoch = rig_epoch(rig, 0);
-    rig_until(rig, 10 * MS,
-              rig_has_agreed(rig, 0, epoch, 1) && rig_has_agreed(rig, 1, epoch, 1));
+    rig_until(rig, 10 * MS, rig_has_agreed(rig, 0, epoch, 1) && rig_has_agreed(rig, 1, epoch, 1));
     for (uint32_t r = 0; r < 2; r++) {
         assert_int_equal(rig_calls(rig, r, SC_VERB_op_begin), 0);
         assert_int_equal(rig_calls(rig, r, SC_VERB_group_begin), 0);
@@ -339,8 +340,8 @@ int main(void) {
                                   rig_teardown),
         cmocka_unit_test_teardown(a_size_that_overflows_is_refused_c4, rig_teardown),
         cmocka_unit_test_teardown(half_an_element_is_refused_c5, rig_teardown),
-        cmocka_unit_test_teardown(
-            an_element_aligned_address_is_exact_and_its_neighbours_stay_c5, rig_teardown),
+        cmocka_unit_test_teardown(an_element_aligned_address_is_exact_and_its_neighbours_stay_c5,
+                                  rig_teardown),
         cmocka_unit_test_teardown(sums_have_the_same_right_bits_on_both_ranks_c6, rig_teardown),
         cmocka_unit_test_teardown(counts_around_two_to_the_31_are_right_or_too_large_c7,
                                   rig_teardown),

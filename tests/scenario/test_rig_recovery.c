@@ -59,8 +59,8 @@ static void an_error_on_one_rank_is_told_to_the_other_at_once_r2(void **state) {
         struct rig *rig = rig_start_world(2);
         uint64_t epoch = rig_epoch(rig, 0);
         rig_inject(rig, (struct sc_sim_fault){.kind = SC_SIM_async_error, .a = broken});
-        rig_until(rig, MS, rig_state(rig, 0) == SC_STATE_ABORTING &&
-                               rig_state(rig, 1) == SC_STATE_ABORTING);
+        rig_until(rig, MS,
+                  rig_state(rig, 0) == SC_STATE_ABORTING && rig_state(rig, 1) == SC_STATE_ABORTING);
         rig_expect_cause(rig, 0, SC_ASYNC_ERROR, broken);
         rig_expect_cause(rig, 1, SC_ASYNC_ERROR, broken);
         rig_until(rig, 5 * SECOND, rig_is_ready_after(rig, epoch));
@@ -80,8 +80,8 @@ static void a_replayed_hello_of_an_old_epoch_gets_no_more_than_a_challenge_r2(vo
     assert_int_equal(sc_pump_take_recovery(rig->ranks[0].pump, &record), SC_OK);
     rig_run(rig, 5 * SECOND);
     uint32_t greeted = rig_notices(rig, 0, SC_NOTICE_GREETED);
-    rig_inject(rig, (struct sc_sim_fault){.kind = SC_SIM_stranger_replay, .a = 1,
-                                          .duration_ns = 10 * SECOND});
+    rig_inject(rig, (struct sc_sim_fault){
+                        .kind = SC_SIM_stranger_replay, .a = 1, .duration_ns = 10 * SECOND});
     rig_run(rig, 20 * SECOND);
     assert_in_range(sc_sim_stranger_bytes(rig->sim), 1, challenge_bytes());
     assert_int_equal(rig_notices(rig, 0, SC_NOTICE_GREETED), greeted);
@@ -132,11 +132,8 @@ static void five_hundred_recoveries_leave_every_count_flat_r5(void **state) {
 
 // ---- r6: what fails while forming ----
 
-static const struct sc_sim_fault no_memory = {.kind = SC_SIM_verb_fails,
-                                              .a = 1,
-                                              .verb = SC_VERB_mem_alloc,
-                                              .nth = 1,
-                                              .status = SC_NO_MEMORY};
+static const struct sc_sim_fault no_memory = {
+    .kind = SC_SIM_verb_fails, .a = 1, .verb = SC_VERB_mem_alloc, .nth = 1, .status = SC_NO_MEMORY};
 
 static void an_open_without_memory_contacts_no_peer_and_keeps_nothing_r6(void **state) {
     const struct rig_config config = rig_config(2);
@@ -192,7 +189,8 @@ static void expect_next_attempt(struct sc_sim_fault fault, sc_status code) {
 static void a_failed_creation_is_followed_by_a_new_attempt_r6(void **state) {
     (void)state;
     expect_next_attempt((struct sc_sim_fault){.kind = SC_SIM_init_error}, SC_COMM_FAILED);
-    expect_next_attempt((struct sc_sim_fault){.kind = SC_SIM_verb_fails, .nth = 1,
+    expect_next_attempt((struct sc_sim_fault){.kind = SC_SIM_verb_fails,
+                                              .nth = 1,
                                               .verb = SC_VERB_comm_create,
                                               .status = SC_DEVICE_ERROR},
                         SC_DEVICE_ERROR);

@@ -13,11 +13,11 @@
 
 #define MS RIG_MS
 #define SECOND RIG_SECOND
-#define SLOTS 7u          // ops of a round: five eager ones, then the graph's
+#define SLOTS 7u // ops of a round: five eager ones, then the graph's
 #define EAGER 5u
-#define SLOT_BYTES 128u   // of one rank's share
+#define SLOT_BYTES 128u // of one rank's share
 #define SLOT_ELEMENTS (SLOT_BYTES / 2)
-#define SLOT_STRIDE 512u  // holds every rank's share
+#define SLOT_STRIDE 512u // holds every rank's share
 #define UNTOUCHED 0x1234u
 
 struct app {
@@ -208,8 +208,7 @@ static void capture(struct script *s, uint32_t rank) {
     app->capture = opened;
     app->captured = true;
     for (uint32_t slot = EAGER; slot < SLOTS; slot++) {
-        struct rig_op op =
-            rig_submit(s->rig, rank, desc_of(rank, slot), place_of(s, rank, slot));
+        struct rig_op op = rig_submit(s->rig, rank, desc_of(rank, slot), place_of(s, rank, slot));
         app->captured = app->captured && op.status == SC_OK;
     }
     bool ended = sc_pump_capture_end(of->pump, app->capture) == SC_OK;
@@ -358,11 +357,12 @@ static bool run_case(uint32_t world, const struct sc_sim_fault *fault) {
     config.core.capacity_bytes = 4096;
     config.core.ledger_ops = 16;
     config.core.timing.op_ns = 5 * SECOND;
-    config.core.timing.behind_ns = 5 * SECOND; // a rank that cannot submit any more must be found out
+    config.core.timing.behind_ns =
+        5 * SECOND; // a rank that cannot submit any more must be found out
     config.core.timing.init_ns = 5 * SECOND;
     static char label[128]; // outlives a failure
-    snprintf(label, sizeof label, "verb %s nth %u %s: %s on rank %u of %u",
-             verb_names[fault->verb], fault->nth, fault->duration_ns != 0 ? "for ever" : "once",
+    snprintf(label, sizeof label, "verb %s nth %u %s: %s on rank %u of %u", verb_names[fault->verb],
+             fault->nth, fault->duration_ns != 0 ? "for ever" : "once",
              sc_status_name(fault->status), fault->a, world);
     struct script script = {.rig = rig_create(&config), .fault = fault, .world = world};
     script.rig->label = label;

@@ -18,8 +18,8 @@ static uint64_t trace_count;
 
 void rig_trace(struct rig *rig, uint32_t rank, const char *format, ...) {
     char *line = trace[trace_count++ % TRACE_LINES];
-    int used = snprintf(line, TRACE_LINE_BYTES, "%12.6f s  rank %u  ", (double)rig_now(rig) / 1e9,
-                        rank);
+    int used =
+        snprintf(line, TRACE_LINE_BYTES, "%12.6f s  rank %u  ", (double)rig_now(rig) / 1e9, rank);
     va_list args;
     va_start(args, format);
     if (used > 0 && used < (int)TRACE_LINE_BYTES)
@@ -64,8 +64,8 @@ static void *grown(void *list, size_t bytes, uint32_t count, uint32_t *capacity)
 
 static void on_notice(void *arg, const struct sc_action *n) {
     struct rig_rank *rank = arg;
-    rank->notices = grown(rank->notices, sizeof *rank->notices, rank->notices_count,
-                          &rank->notices_capacity);
+    rank->notices =
+        grown(rank->notices, sizeof *rank->notices, rank->notices_count, &rank->notices_capacity);
     rank->notices[rank->notices_count++] = (struct rig_notice){rig_now(rank->rig), *n};
     const char *code = sc_status_name((sc_status)n->status);
     switch ((enum sc_notice)n->kind) {
@@ -91,8 +91,8 @@ static void on_notice(void *arg, const struct sc_action *n) {
 
 static void on_complete(void *arg, uint64_t epoch, uint64_t number, uint64_t seq) {
     struct rig_rank *rank = arg;
-    rank->completions = grown(rank->completions, sizeof *rank->completions,
-                              rank->completions_count, &rank->completions_capacity);
+    rank->completions = grown(rank->completions, sizeof *rank->completions, rank->completions_count,
+                              &rank->completions_capacity);
     rank->completions[rank->completions_count++] = (struct rig_completion){epoch, number, seq};
 }
 

@@ -97,8 +97,7 @@ uint16_t *rig_memory(struct rig *rig, uint32_t rank, uint64_t address, uint64_t 
     return bytes;
 }
 
-void rig_fill(struct rig *rig, uint32_t rank, uint64_t address, uint64_t elements,
-              uint16_t value) {
+void rig_fill(struct rig *rig, uint32_t rank, uint64_t address, uint64_t elements, uint16_t value) {
     uint16_t *memory = rig_memory(rig, rank, address, elements);
     for (uint64_t i = 0; i < elements; i++)
         memory[i] = value;
@@ -151,8 +150,7 @@ bool rig_is_lost(const struct rig *rig, uint32_t rank, const struct rig_op *op) 
 }
 
 sc_status rig_sync(struct rig *rig, uint32_t rank, uint64_t seq) {
-    sc_status status =
-        sc_pump_sync(living(rig, rank)->pump, rig_epoch(rig, rank), seq);
+    sc_status status = sc_pump_sync(living(rig, rank)->pump, rig_epoch(rig, rank), seq);
     rig_touch(rig, rank);
     return status;
 }
