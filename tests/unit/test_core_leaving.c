@@ -106,7 +106,7 @@ static void polls_that_never_answer_are_evidence(void **state) {
     ready(1, 2);
     core_rig_submit_on(1);
     core_rig_op_failed(1, SC_INPROGRESS);
-    left_with(SC_INPROGRESS, 1);
+    left_with(SC_DEVICE_ERROR, 1);
 }
 
 static void an_abort_is_heeded_and_fans_out_at_the_coordinator(void **state) {
