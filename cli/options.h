@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
-// Option values, read strictly: a number is digits and nothing else, a duration has its unit.
+// Option values, read strictly: a number is digits and nothing else.
 // A refused value is explained on stderr in one sentence, here and nowhere else, so the caller
 // only ends with exit status SC_EXIT_USAGE.
 #ifndef SC_CLI_OPTIONS_H
@@ -18,13 +18,6 @@
 //   out     set only on success
 // Returns false after printing why.
 bool sc_option_u64(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out);
-
-// Reads a duration from min_ns to max_ns, both included: digits, perhaps a fraction, and one of
-// the units ns, us, ms, s ("300ms", "2s", "1.5s"). A fraction finer than a nanosecond is refused.
-//   out_ns  set only on success
-// Returns false after printing why.
-bool sc_option_duration_ns(const char *option, const char *text, uint64_t min_ns, uint64_t max_ns,
-                           uint64_t *out_ns);
 
 // Copies outside text for use inside a sentence: control bytes become '?', so that it stays on
 // one line and sends nothing to the terminal; what does not fit out_bytes is cut and ends in

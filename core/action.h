@@ -37,13 +37,15 @@ enum sc_action_type {
 const char *sc_action_name(enum sc_action_type type);
 
 enum sc_notice {
-    SC_NOTICE_STATE,    // a: from, b: to; status: the cause's code when leaving READY or JOINING
-    SC_NOTICE_REFUSED,  // rank, status: a hello was refused here, or ours was there; a, b: the
-                        // coordinator's value and the member's; mask: CONFIG's field
-    SC_NOTICE_MISSING,  // mask: ranks that are not here after join_ns
-    SC_NOTICE_AGREED,   // a: seq up to which all ranks' digests agree
+    SC_NOTICE_STATE,   // a: from, b: to; status, rank: the cause's when an epoch is left and at the
+                       // end
+    SC_NOTICE_REFUSED, // rank, status: a hello was refused here, or ours was there; a, b: the
+                       // coordinator's value and the member's; mask: CONFIG's field
+    SC_NOTICE_MISSING, // mask: ranks that are not here after join_ns
+    SC_NOTICE_AGREED,  // a: seq up to which all ranks' digests agree
     SC_NOTICE_CAPTURES, // a: captures that the application must release before recovery goes on
     SC_NOTICE_GREETED,  // rank: its link is up
+    SC_NOTICE_BYE,      // rank: it said that it leaves; status: why
     SC_NOTICE_BREACH,   // rank: it broke the protocol, and its link was dropped
 };
 

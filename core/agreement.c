@@ -35,19 +35,25 @@ static void raise_agreed(struct sc_core *c, struct sc_actions *out) {
 
 static void ask_for_descriptions(struct sc_core *c, uint32_t rank, struct sc_actions *out) {
     struct sc_peer *p = &c->peers[rank];
-    if (p->queried)
+    if (p->queried != 0)
         return;
-    p->queried = 1;
+    p->queried = p->agreed_seq + 1;
     PUSH(out, .type = SC_ACTION_SEND, .kind = SC_FRAME_QUERY, .mask = UINT64_C(1) << rank,
-         .epoch = c->epoch, .a = p->agreed_seq + 1);
+         .epoch = c->epoch, .a = p->queried);
 }
 
 void sc_agreement_compare(struct sc_core *c, uint32_t rank, struct sc_actions *out) {
     struct sc_peer *p = &c->peers[rank];
     if (p->submitted <= p->agreed_seq)
         return;
-    if (p->submitted > ledger_of(c)->submitted_seq) {
+    uint64_t submitted = ledger_of(c)->submitted_seq;
+    if (p->submitted > submitted) {
+        // It is ahead. If we have not moved since it last said so, we may be stuck in an op that is
+        // no match for its own: its digest up to ours is not known, but its descriptions are.
         c->agreement_due = 1;
+        if (submitted > p->agreed_seq && submitted == p->stood_at)
+            ask_for_descriptions(c, rank, out);
+        p->stood_at = submitted;
         return;
     }
     const struct sc_ledger_seq *own = sc_ledger_seq(ledger_of(c), p->submitted);
@@ -146,7 +152,7 @@ sc_status sc_description_is_compared(struct sc_core *c, const struct sc_event *i
     struct sc_peer *p = sc_peer_by_link(c, in->u.frame.link);
     if (in->u.frame.frame->epoch != c->epoch)
         return SC_OK;
-    if (!p->queried || theirs->first != p->agreed_seq + 1)
+    if (p->queried == 0 || theirs->first != p->queried)
         return SC_PROTOCOL;
     p->queried = 0;
     uint32_t rank = (uint32_t)(p - c->peers);
@@ -162,7 +168,8 @@ sc_status sc_description_is_compared(struct sc_core *c, const struct sc_event *i
             break; // it went on meanwhile
         if (own == NULL || !same_desc(&own->desc, &theirs->op[i]))
             return mismatch(c, rank, seq, own != NULL ? &own->desc : &unknown, &theirs->op[i], out);
-        p->agreed_seq = seq;
+        if (seq > p->agreed_seq) // digests may have agreed meanwhile
+            p->agreed_seq = seq;
     }
     sc_agreement_compare(c, rank, out);
     return SC_OK;

@@ -4,6 +4,8 @@
 
 #include "core/capacity.h"
 
+#include "core/op.h"
+
 #include <stddef.h>
 
 sc_status sc_payload_capacity(uint64_t max_batch_tokens, uint64_t hidden_size,

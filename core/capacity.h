@@ -9,8 +9,6 @@
 
 #include <stdint.h>
 
-#define SC_BF16_BYTES 2u
-
 // The bytes of a full batch's BF16 activations: tokens x hidden size x 2.
 //   max_batch_tokens  the most tokens that one step can hold
 //   hidden_size       elements of one token's activation

@@ -319,13 +319,13 @@ void sc_peer_gone(struct sc_core *c, uint32_t rank, sc_status code, struct sc_ac
         call_fails(c);
     if (!in_epoch(c))
         return;
-    const struct sc_ledger *ledger = ledger_of(c);
     const struct sc_cause cause = {
         .code = code,
         .suspect = rank,
-        .seq = sc_ledger_empty(ledger) ? 0 : ledger->completed_seq + 1,
+        .seq = sc_ledger_oldest_seq(ledger_of(c)),
     };
     sc_leave_epoch(c, &cause, out);
+    c->peer_lost = 1; // whatever it is called: nobody is there to end the exchange with
 }
 
 sc_status sc_bye_is_heeded(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
@@ -333,7 +333,8 @@ sc_status sc_bye_is_heeded(struct sc_core *c, const struct sc_event *in, struct 
     uint32_t rank = (uint32_t)(peer - c->peers);
     struct sc_cause why = in->u.frame.frame->u.cause;
     sc_act_drop(out, peer->link);
-    sc_peer_gone(c, rank, SC_PEER_DEAD, out);
+    PUSH(out, .type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_BYE, .rank = rank, .status = why.code);
+    sc_peer_gone(c, rank, (sc_status)why.code, out);
     if (why.code == SC_PEER_LEFT)
         sc_fail(c, &why, out);
     return SC_OK;

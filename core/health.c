@@ -138,11 +138,14 @@ static void judge_op_clock(struct sc_core *c, struct sc_actions *out) {
     if (c->now_ns < op_deadline(c))
         return;
     struct op_clock clock = running_clock(c);
-    const struct sc_cause cause = {
-        .code = clock.code,
-        .suspect = clock.code == SC_PEER_BEHIND ? c->laggard : SC_RANK_NONE,
-        .seq = ledger_of(c)->completed_seq + 1,
-    };
+    // A send or recv waits for its own peer, and has no seq.
+    const struct sc_ledger_entry *oldest = sc_ledger_oldest(ledger_of(c));
+    bool pair = oldest != NULL && oldest->seqs == 0;
+    struct sc_cause cause = {.code = clock.code, .suspect = SC_RANK_NONE};
+    if (clock.code == SC_PEER_BEHIND)
+        cause.suspect = pair ? oldest->peer : c->laggard;
+    if (!pair)
+        cause.seq = sc_ledger_oldest_seq(ledger_of(c));
     sc_leave_epoch(c, &cause, out);
     c->phases.detect_ns = c->now_ns - clock.since_ns;
 }

@@ -33,6 +33,8 @@ struct sc_peer {
     uint64_t completed;
     uint64_t digest;     // D(submitted)
     uint64_t agreed_seq; // equal to ours up to here
+    uint64_t queried;    // first seq of the QUERY that is on its way; 0: none
+    uint64_t stood_at;   // our submitted seq when it was last ahead of us
     uint64_t want;       // it waits for agreement up to here
     uint64_t mark;
     struct sc_pair pair;    // the send or recv that its oldest op is (rank 0 knows its own, too)
@@ -40,10 +42,9 @@ struct sc_peer {
     uint8_t able;           // its HELLO stands: an epoch may be offered
     uint8_t joined;         // its communicator of the epoch being formed is warm
     uint8_t in_epoch;       // not yet known to have left the epoch that was aborted
-    uint8_t queried;        // a QUERY is on its way
     uint8_t loading;
     uint8_t state;
-    uint8_t reserved[2];
+    uint8_t reserved[3];
     struct sc_rank_record record; // as of the last HELLO (coordinator) or OFFER (member)
     uint64_t taken_incarnation;   // in the last recovery record that the application took
 };

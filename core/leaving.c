@@ -237,9 +237,23 @@ sc_status sc_close_leaves(struct sc_core *c, const struct sc_event *in, struct s
 
 // ---- time ----
 
+// The rank that kept the others waiting; none when no communicator is known to be warm. A member knows
+// of its own only.
+static uint32_t who_has_not_joined(const struct sc_core *c) {
+    uint32_t first_missing = SC_RANK_NONE;
+    bool any = false;
+    for (uint32_t r = 0; is_coordinator(c) && r < c->config.world; r++) {
+        bool joined = r == 0 ? c->comm_ready : c->peers[r].joined;
+        any |= joined;
+        if (!joined && first_missing == SC_RANK_NONE)
+            first_missing = r;
+    }
+    return any ? first_missing : SC_RANK_NONE;
+}
+
 void sc_leaving_tick(struct sc_core *c, struct sc_actions *out) {
     if (c->state == SC_STATE_JOINING && c->now_ns >= c->init_deadline_ns) {
-        const struct sc_cause cause = {.code = SC_INIT_TIMEOUT, .suspect = SC_RANK_NONE};
+        const struct sc_cause cause = {.code = SC_INIT_TIMEOUT, .suspect = who_has_not_joined(c)};
         sc_leave_epoch(c, &cause, out);
     }
     if (c->state != SC_STATE_ABORTING || c->now_ns < sc_leaving_deadline(c))

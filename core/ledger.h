@@ -94,6 +94,11 @@ static inline uint64_t sc_ledger_last_seq(const struct sc_ledger_entry *entry) {
     return entry->seqs != 0 ? entry->first_seq + entry->seqs - 1 : 0;
 }
 
+// The oldest seq in flight; 0 when none is.
+static inline uint64_t sc_ledger_oldest_seq(const struct sc_ledger *ledger) {
+    return ledger->completed_seq < ledger->submitted_seq ? ledger->completed_seq + 1 : 0;
+}
+
 // Whether the oldest op of some stream has not started: it waits behind the application's own work.
 bool sc_ledger_waits(const struct sc_ledger *ledger);
 // The entry that has been in flight longest, or NULL.

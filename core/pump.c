@@ -45,8 +45,6 @@ static void perform(struct sc_pump *p, const struct sc_action *a) {
     case SC_ACTION_REGISTER_ALL: sc_pump_register_all(p); break;
     case SC_ACTION_LAUNCH: sc_pump_launch(p, a); break;
     case SC_ACTION_OP_COMPLETE:
-        p->launch.number = p->launch.number != 0 ? p->launch.number : a->a;
-        p->launch.seq = p->launch.seq != 0 ? p->launch.seq : a->b;
         if (p->config.on_complete != NULL)
             p->config.on_complete(p->config.arg, a->epoch, a->a, a->b);
         break;

@@ -38,7 +38,7 @@ struct sc_pump_launch {
     const struct sc_op_place *place;
     const struct sc_pump_capture *replay; // instead of desc
     uint64_t stream;
-    uint64_t number, seq; // as the core assigned them
+    uint32_t seqs; // that it takes
     sc_status status;
 };
 

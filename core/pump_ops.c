@@ -93,23 +93,22 @@ static sc_status launch_op(struct sc_pump *p, uint64_t epoch, uint64_t *op) {
 void sc_pump_launch(struct sc_pump *p, const struct sc_action *action) {
     struct sc_pump_launch *l = &p->launch;
     uint64_t op = 0;
-    l->number = action->a;
-    l->seq = action->b;
+    uint64_t number = action->a;
     l->status = order_streams(p, l->stream);
     if (l->status == SC_OK && l->replay != NULL)
         l->status =
             p->device->replay_begin(ctx(p), l->replay->handle, l->stream, action->epoch, &op);
     else if (l->status == SC_OK)
         l->status = launch_op(p, action->epoch, &op);
-    *op_slot(p, l->number) = op;
+    *op_slot(p, number) = op;
     if (l->status == SC_OK) {
-        p->newest_number = l->number;
+        p->newest_number = number;
         p->newest_stream = l->stream;
-        p->open_replay = l->replay != NULL ? l->number : p->open_replay;
+        p->open_replay = l->replay != NULL ? number : p->open_replay;
         return;
     }
     struct sc_event event = {.type = SC_EVENT_OP_FAILED, .epoch = action->epoch};
-    event.u.op.number = l->number;
+    event.u.op.number = number;
     event.u.op.status = l->status;
     sc_pump_queue(p, &event);
     if (op == 0) { // nothing is on the stream: it has drained already
@@ -126,8 +125,10 @@ static sc_status launch_through(struct sc_pump *p, struct sc_event *event, uint6
         return status;
     if (p->launch.status != SC_OK)
         return p->launch.status;
-    *number = p->launch.number;
-    *seq = p->launch.seq;
+    // The newest entry of the ledger, whether it was launched or was complete at once.
+    const struct sc_ledger *ledger = sc_core_ledger(p->core);
+    *number = ledger->next_number - 1;
+    *seq = p->launch.seqs != 0 ? ledger->submitted_seq - p->launch.seqs + 1 : 0;
     return SC_OK;
 }
 
@@ -166,7 +167,10 @@ sc_status sc_pump_submit(struct sc_pump *p, uint64_t epoch, const struct sc_op_d
         *number = *seq = 0;
         return record(p, capture, epoch, desc, place);
     }
-    p->launch = (struct sc_pump_launch){.desc = desc, .place = place, .stream = place->stream};
+    p->launch = (struct sc_pump_launch){.desc = desc,
+                                        .place = place,
+                                        .stream = place->stream,
+                                        .seqs = sc_op_is_collective(desc->kind)};
     struct sc_event event;
     event.type = SC_EVENT_OP_SUBMIT;
     event.epoch = epoch;
@@ -320,6 +324,8 @@ sc_status sc_pump_replay_begin(struct sc_pump *p, uint64_t epoch, uint64_t captu
     if (slot->epoch != epoch)
         return SC_EPOCH_LOST; // a captured exchange is bound to the communicator of its epoch
     p->launch = (struct sc_pump_launch){.replay = slot, .stream = stream};
+    for (uint32_t i = 0; i < slot->count; i++)
+        p->launch.seqs += sc_op_is_collective(slot->list[i].kind);
     struct sc_event event = {.type = SC_EVENT_REPLAY, .epoch = epoch};
     event.u.replay.list = slot->list;
     event.u.replay.count = slot->count;

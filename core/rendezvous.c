@@ -47,9 +47,10 @@ static void begin_joining(struct sc_core *c, uint64_t epoch, struct sc_actions *
     for (uint32_t r = 0; r < c->config.world; r++) {
         struct sc_peer *p = &c->peers[r];
         p->submitted = p->started = p->completed = p->digest = p->agreed_seq = p->want = 0;
+        p->stood_at = p->queried = 0;
         p->pair = (struct sc_pair){0};
         p->pair_since_ns = 0;
-        p->joined = p->queried = 0;
+        p->joined = 0;
         p->able = SC_MUTANT(8) ? p->able : 0;
     }
     c->agreed = c->want = c->asked = 0;

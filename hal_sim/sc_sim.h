@@ -106,7 +106,6 @@ SC_MUST_USE sc_status sc_sim_graph_launch(struct sc_sim_process *process, uint64
 // ---- faults, named for the behaviour they cause ----------------------------------------------
 
 // Kinds and their fields:
-//   clang-format: (rank a, rank b, verb, nth, duration_ns, status)
 // clang-format off
 #define SC_SIM_FAULTS(X)                                                                           \
     X(link_reset)        /* a–b: both read EOF after the latency; unread bytes are lost */         \

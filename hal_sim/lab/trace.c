@@ -227,6 +227,10 @@ static void add_notice(struct line *line, const struct sc_trace_entry *entry) {
         add(line, "waits for %" PRIu64 " captures to be released", notice->a);
         return;
     case SC_NOTICE_GREETED: add(line, "greets rank %" PRIu32, notice->rank); return;
+    case SC_NOTICE_BYE:
+        add(line, "hears rank %" PRIu32 " leave: %s", notice->rank,
+            sc_status_name((sc_status)notice->status));
+        return;
     case SC_NOTICE_BREACH:
         add(line, "drops rank %" PRIu32 ": it broke the protocol", notice->rank);
         return;

@@ -92,7 +92,7 @@ static sc_status feed(const struct sc_event *event) {
     assert_true(rig.last.count <= SC_ACTIONS_MAX);
     compose_all();
     for (uint32_t i = 0; i < rig.last.count; i++)
-        if (rig.last.list[i].type == SC_ACTION_SEND && rig.last.list[i].kind == SC_FRAME_OFFER)
+        if (rig.last.list[i].type == SC_ACTION_COMM_CREATE)
             rig.epoch = rig.last.list[i].epoch;
     return rig.verdict;
 }
@@ -151,7 +151,8 @@ sc_status core_rig_op(enum sc_event_type type, uint64_t number) {
 }
 
 sc_status core_rig_op_failed(uint64_t number, sc_status status) {
-    return core_rig_feed((struct sc_event){.type = SC_EVENT_OP_FAILED, .epoch = rig.epoch,
+    return core_rig_feed((struct sc_event){.type = SC_EVENT_OP_FAILED,
+                                           .epoch = rig.epoch,
                                            .u.op = {.number = number, .status = status}});
 }
 
@@ -247,7 +248,6 @@ sc_status core_rig_ping_from(uint32_t rank, uint64_t submitted, uint64_t started
                                               .started = started,
                                               .digest = digest,
                                               .want = want,
-                                              .laggard = SC_RANK_NONE,
                                               .state = SC_STATE_READY}};
     return core_rig_from(rank, &frame);
 }

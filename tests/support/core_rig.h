@@ -101,7 +101,7 @@ struct sc_frame core_rig_offer(uint64_t epoch);
 void core_rig_rendezvous(void); // START and, at the coordinator, nobody there; at a member, greeted
 void core_rig_joining(void);    // everybody greeted and the OFFER out
 void core_rig_ready(void);      // … and the epoch live
-void core_rig_clean(void); // ABORTING: the abort returns
+void core_rig_clean(void);      // ABORTING: the abort returns
 
 // ---- what the last step wanted ----
 

@@ -169,12 +169,8 @@ static void describe(struct storm *s, struct sc_describe *d) {
 
 static void fill(struct storm *s, const struct storm_link *link, struct sc_frame *f) {
     switch ((enum sc_frame_kind)f->kind) {
-    case SC_FRAME_CHALLENGE:
-        memcpy(f->u.nonce, link->nonce, sizeof link->nonce);
-        break;
-    case SC_FRAME_HELLO:
-        hello(s, link, &f->u.hello);
-        break;
+    case SC_FRAME_CHALLENGE: memcpy(f->u.nonce, link->nonce, sizeof link->nonce); break;
+    case SC_FRAME_HELLO: hello(s, link, &f->u.hello); break;
     case SC_FRAME_WELCOME:
         f->u.welcome.incarnation = 1 + storm_below(s, 3);
         f->u.welcome.timing = s->config.timing;
@@ -182,25 +178,16 @@ static void fill(struct storm *s, const struct storm_link *link, struct sc_frame
         break;
     case SC_FRAME_REFUSE:
     case SC_FRAME_ABORT:
-    case SC_FRAME_BYE:
-        f->u.cause = some_cause(s);
-        break;
+    case SC_FRAME_BYE: f->u.cause = some_cause(s); break;
     case SC_FRAME_OFFER:
         f->epoch = chance(s, 95) ? s->epoch + EPOCH_STEP : s->epoch;
         f->u.offer.world = chance(s, 98) ? s->config.world : storm_below(s, SC_WORLD_MAX + 1);
         f->u.offer.cause.suspect = SC_RANK_NONE;
         break;
-    case SC_FRAME_PING:
-        ping(s, &f->u.ping);
-        break;
-    case SC_FRAME_QUERY:
-        f->u.first = storm_below(s, 30);
-        break;
-    case SC_FRAME_DESCRIBE:
-        describe(s, &f->u.describe);
-        break;
-    default:
-        break;
+    case SC_FRAME_PING: ping(s, &f->u.ping); break;
+    case SC_FRAME_QUERY: f->u.first = storm_below(s, 30); break;
+    case SC_FRAME_DESCRIBE: describe(s, &f->u.describe); break;
+    default: break;
     }
 }
 
@@ -333,17 +320,19 @@ static struct sc_event help_coordinator(struct storm *s, enum sc_state state) {
     link = known(s, sc_core_link_of(s->core, 1 + storm_below(s, s->config.world - 1)));
     if (link == NULL)
         return tick();
-    return frame(s, link, state == SC_STATE_RENDEZVOUS ? SC_FRAME_HELLO
-                          : state == SC_STATE_JOINING  ? SC_FRAME_JOINED
-                                                       : SC_FRAME_PING);
+    return frame(s, link,
+                 state == SC_STATE_RENDEZVOUS ? SC_FRAME_HELLO
+                 : state == SC_STATE_JOINING  ? SC_FRAME_JOINED
+                                              : SC_FRAME_PING);
 }
 
 static struct sc_event help_member(struct storm *s, enum sc_state state) {
     struct storm_link *link = known(s, sc_core_link_of(s->core, 0));
     if (link != NULL)
-        return frame(s, link, state == SC_STATE_RENDEZVOUS ? SC_FRAME_OFFER
-                              : state == SC_STATE_JOINING  ? SC_FRAME_GO
-                                                           : SC_FRAME_PING);
+        return frame(s, link,
+                     state == SC_STATE_RENDEZVOUS ? SC_FRAME_OFFER
+                     : state == SC_STATE_JOINING  ? SC_FRAME_GO
+                                                  : SC_FRAME_PING);
     link = ungreeted(s);
     if (link == NULL)
         return s->dialling ? link_up(s) : tick();

@@ -102,12 +102,8 @@ static void carry_out(struct storm *s, const struct sc_action *a) {
         assert_false(s->dialling);
         s->dialling = true;
         break;
-    case SC_ACTION_DROP:
-        carry_drop(s, a);
-        break;
-    case SC_ACTION_SEND:
-        carry_send(s, a);
-        break;
+    case SC_ACTION_DROP: carry_drop(s, a); break;
+    case SC_ACTION_SEND: carry_send(s, a); break;
     case SC_ACTION_GET_ID:
         assert_false(s->id_pending);
         s->id_pending = true;
@@ -115,24 +111,15 @@ static void carry_out(struct storm *s, const struct sc_action *a) {
     case SC_ACTION_COMM_CREATE:
     case SC_ACTION_COMM_ABORT:
     case SC_ACTION_COMM_ABANDON:
-    case SC_ACTION_REGISTER_ALL:
-        carry_comm(s, a);
-        break;
-    case SC_ACTION_FENCE:
-        carry_fence(s, a);
-        break;
-    case SC_ACTION_LAUNCH:
-        carry_launch(s, a);
-        break;
+    case SC_ACTION_REGISTER_ALL: carry_comm(s, a); break;
+    case SC_ACTION_FENCE: carry_fence(s, a); break;
+    case SC_ACTION_LAUNCH: carry_launch(s, a); break;
     case SC_ACTION_OP_COMPLETE:
         assert_int_equal(a->epoch, s->fence); // no result counts once the fence is down
         break;
-    case SC_ACTION_LOST:
-        assert_true(a->a <= a->b);
-        break;
+    case SC_ACTION_LOST: assert_true(a->a <= a->b); break;
     case SC_ACTION_NOTIFY:
-    case SC_ACTION_COUNT:
-        break;
+    case SC_ACTION_COUNT: break;
     }
 }
 

@@ -11,27 +11,23 @@
 const uint8_t frame_command_bytes[SC_COMMAND_MAX_BYTES] = {1, 2, 3};
 
 static struct sc_cause some_cause(void) {
-    return (struct sc_cause){.code = SC_STATUS_COUNT - 1,
-                             .suspect = SC_WORLD_MAX - 1,
-                             .seq = UINT64_MAX,
-                             .value = {UINT64_MAX - 1, UINT64_MAX - 2},
-                             .op = {{SC_OP_KIND_COUNT - 1, SC_WORLD_MAX - 1, UINT64_MAX},
-                                    {SC_OP_BROADCAST, 0, 1}},
-                             .field = SC_FIELD_COUNT - 1};
+    return (struct sc_cause){
+        .code = SC_STATUS_COUNT - 1,
+        .suspect = SC_WORLD_MAX - 1,
+        .seq = UINT64_MAX,
+        .value = {UINT64_MAX - 1, UINT64_MAX - 2},
+        .op = {{SC_OP_KIND_COUNT - 1, SC_WORLD_MAX - 1, UINT64_MAX}, {SC_OP_BROADCAST, 0, 1}},
+        .field = SC_FIELD_COUNT - 1};
 }
 
 void frame_at_bounds(struct sc_frame *frame, enum sc_frame_kind kind) {
     memset(frame, 0xff, sizeof *frame);
     frame->kind = kind;
     switch (kind) {
-    case SC_FRAME_HELLO:
-        frame->u.hello.able = 1;
-        break;
+    case SC_FRAME_HELLO: frame->u.hello.able = 1; break;
     case SC_FRAME_REFUSE:
     case SC_FRAME_ABORT:
-    case SC_FRAME_BYE:
-        frame->u.cause = some_cause();
-        break;
+    case SC_FRAME_BYE: frame->u.cause = some_cause(); break;
     case SC_FRAME_OFFER:
         frame->u.offer.cause = some_cause();
         frame->u.offer.phases.form_ns = frame->u.offer.phases.warmup_ns = 0;
@@ -45,9 +41,8 @@ void frame_at_bounds(struct sc_frame *frame, enum sc_frame_kind kind) {
         frame->u.ping.state = SC_STATE_COUNT - 1;
         frame->u.ping.laggard = SC_WORLD_MAX - 1;
         frame->u.ping.loading = 1;
-        frame->u.ping.pair = (struct sc_pair){.from = SC_WORLD_MAX - 1,
-                                              .to = SC_WORLD_MAX - 1,
-                                              .count = UINT64_MAX};
+        frame->u.ping.pair =
+            (struct sc_pair){.from = SC_WORLD_MAX - 1, .to = SC_WORLD_MAX - 1, .count = UINT64_MAX};
         break;
     case SC_FRAME_DESCRIBE:
         frame->u.describe.count = SC_DESCRIBE_MAX;
@@ -60,8 +55,7 @@ void frame_at_bounds(struct sc_frame *frame, enum sc_frame_kind kind) {
         frame->u.command.reserved = 0;
         frame->u.command.data = frame_command_bytes;
         break;
-    default:
-        break;
+    default: break;
     }
 }
 

@@ -354,6 +354,17 @@ static void a_close_after_a_lost_context_ends(void **state) {
     expect_state(SC_STATE_CLOSED);
 }
 
+static void a_close_after_a_quarantine_says_that_memory_may_still_be_touched(void **state) {
+    (void)state;
+    ready(0, 2);
+    core_rig_link_down(rig.ranks[1].link);
+    core_rig_wait(abort_ns);
+    (void)expect_action(SC_ACTION_COMM_ABANDON);
+    core_rig_close_core(true);
+    expect_state(SC_STATE_CLOSED);
+    assert_int_equal(core_rig_view().cause.code, SC_ABORT_STUCK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clean_is_an_abort_that_returned_and_streams_that_drained),
@@ -382,6 +393,7 @@ int main(void) {
         cmocka_unit_test(a_closing_rank_dials_no_more),
         cmocka_unit_test(a_close_whose_abort_is_stuck_ends_and_says_so),
         cmocka_unit_test(a_close_after_a_lost_context_ends),
+        cmocka_unit_test(a_close_after_a_quarantine_says_that_memory_may_still_be_touched),
     };
     return cmocka_run_group_tests(tests, NULL, core_rig_close);
 }

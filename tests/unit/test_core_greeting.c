@@ -196,6 +196,17 @@ static void the_highest_ready_of_anybody_fences(void **state) {
     (void)refused(&hello, SC_FENCED);
 }
 
+static void an_epoch_of_the_same_count_by_another_life_of_rank_0_fences(void **state) {
+    (void)state;
+    open_coordinator(3);
+    rig.ranks[2].seen_epoch = rig.ranks[2].ready_epoch = UINT64_C(7) << 24 | 5;
+    core_rig_greet(2);
+    rig.ranks[1].seen_epoch = UINT64_C(7) << 24 | 9; // though it is the higher number
+    core_rig_connect(1);
+    const struct sc_frame hello = core_rig_hello(1);
+    (void)refused(&hello, SC_FENCED);
+}
+
 static void the_same_incarnation_on_a_new_link_replaces_the_old_one(void **state) {
     (void)state;
     open_coordinator(3);
@@ -357,6 +368,7 @@ int main(void) {
         cmocka_unit_test(who_saw_less_than_was_ready_since_is_fenced),
         cmocka_unit_test(who_saw_nothing_yet_is_not_fenced),
         cmocka_unit_test(the_highest_ready_of_anybody_fences),
+        cmocka_unit_test(an_epoch_of_the_same_count_by_another_life_of_rank_0_fences),
         cmocka_unit_test(the_same_incarnation_on_a_new_link_replaces_the_old_one),
         cmocka_unit_test(a_replaced_link_ends_a_live_epoch),
         cmocka_unit_test(another_incarnation_waits_for_the_end_of_the_old_link),

@@ -183,8 +183,8 @@ static void config_fenced_and_peer_left_are_terminal(void **state) {
 }
 
 static void every_other_refusal_is_retried(void **state) {
-    static const sc_status codes[] = {SC_STALE,   SC_DUP_RANK,     SC_ABORT_STUCK,
-                                      SC_CONTEXT_LOST, SC_CLOSED};
+    static const sc_status codes[] = {SC_STALE, SC_DUP_RANK, SC_ABORT_STUCK, SC_CONTEXT_LOST,
+                                      SC_CLOSED};
     (void)state;
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
         open_member();
@@ -266,6 +266,19 @@ static void who_becomes_clean_between_hello_and_welcome_says_so(void **state) {
     assert_int_equal(expect_frame(SC_FRAME_HELLO)->u.hello.able, 1);
 }
 
+static void a_greeting_forgets_the_failures_before_it(void **state) {
+    (void)state;
+    open_member();
+    for (int i = 0; i < 6; i++) {
+        core_rig_link_down(0);
+        (void)wait_for_dial();
+    }
+    core_rig_dialled();
+    core_rig_welcome();
+    core_rig_link_down(rig.ranks[0].link);
+    assert_int_equal(wait_for_dial(), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_member_dials_at_once_and_does_not_listen),
@@ -286,6 +299,7 @@ int main(void) {
         cmocka_unit_test(a_rank_on_hold_says_so_and_says_hello_again_when_it_joins),
         cmocka_unit_test(who_becomes_able_between_hello_and_welcome_says_so),
         cmocka_unit_test(who_becomes_clean_between_hello_and_welcome_says_so),
+        cmocka_unit_test(a_greeting_forgets_the_failures_before_it),
     };
     return cmocka_run_group_tests(tests, NULL, core_rig_close);
 }

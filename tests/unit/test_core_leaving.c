@@ -86,8 +86,8 @@ static void an_async_error_leaves(void **state) {
 static void an_async_error_of_another_epoch_is_ignored(void **state) {
     (void)state;
     ready(1, 2);
-    core_rig_feed((struct sc_event){.type = SC_EVENT_COMM_FAILED, .epoch = rig.epoch - 1,
-                                    .u.comm_failed = {SC_ASYNC_ERROR}});
+    core_rig_feed((struct sc_event){
+        .type = SC_EVENT_COMM_FAILED, .epoch = rig.epoch - 1, .u.comm_failed = {SC_ASYNC_ERROR}});
     expect_state(SC_STATE_READY);
 }
 
@@ -146,8 +146,8 @@ static void reconnect_leaves_the_epoch_it_names_and_no_other(void **state) {
     core_rig_simple(SC_EVENT_RECONNECT, rig.epoch - 1);
     expect_state(SC_STATE_READY);
     expect_quiet();
-    core_rig_feed((struct sc_event){
-        .type = SC_EVENT_RECONNECT, .epoch = rig.epoch, .u.reason = 1234});
+    core_rig_feed(
+        (struct sc_event){.type = SC_EVENT_RECONNECT, .epoch = rig.epoch, .u.reason = 1234});
     left_with(SC_RECONNECT, 1);
     assert_int_equal(expect_frame(SC_FRAME_ABORT)->u.cause.value[0], 1234);
     core_rig_simple(SC_EVENT_RECONNECT, rig.epoch); // eight threads, one recovery
@@ -171,9 +171,9 @@ static void a_breach_ends_the_epoch(void **state) {
 }
 
 static void a_frame_only_the_other_side_sends_is_a_breach(void **state) {
-    static const enum sc_frame_kind from_coordinator[] = {
-        SC_FRAME_CHALLENGE, SC_FRAME_WELCOME, SC_FRAME_REFUSE, SC_FRAME_OFFER, SC_FRAME_GO,
-        SC_FRAME_QUERY};
+    static const enum sc_frame_kind from_coordinator[] = {SC_FRAME_CHALLENGE, SC_FRAME_WELCOME,
+                                                          SC_FRAME_REFUSE,    SC_FRAME_OFFER,
+                                                          SC_FRAME_GO,        SC_FRAME_QUERY};
     static const enum sc_frame_kind from_members[] = {SC_FRAME_HELLO, SC_FRAME_JOINED,
                                                       SC_FRAME_DESCRIBE};
     (void)state;
@@ -240,8 +240,7 @@ static void the_hello_after_a_loss_tells_how_far_this_rank_was(void **state) {
     core_rig_submit_on(1);
     core_rig_submit_on(1);
     core_rig_op(SC_EVENT_OP_DONE, 1);
-    core_rig_feed(
-        (struct sc_event){.type = SC_EVENT_MARK, .epoch = rig.epoch, .u.mark = 17});
+    core_rig_feed((struct sc_event){.type = SC_EVENT_MARK, .epoch = rig.epoch, .u.mark = 17});
     core_rig_abort_from(0, rig.epoch, SC_FABRIC);
     core_rig_op(SC_EVENT_OP_DONE, 2);
     core_rig_clean();
@@ -320,6 +319,15 @@ static void offers_back_off_and_a_stable_epoch_forgets_it(void **state) {
     assert_true(lose_and_wait_for_the_offer() < RIG_MS);
 }
 
+static void a_hello_of_a_rank_that_is_not_clean_says_nothing_of_the_sort(void **state) {
+    (void)state;
+    ready(0, 3);
+    struct sc_frame hello = core_rig_hello(1);
+    hello.u.hello.able = 0;
+    core_rig_from(1, &hello);
+    expect_state(SC_STATE_READY);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_link_that_ends_is_a_dead_peer),
@@ -344,6 +352,7 @@ int main(void) {
         cmocka_unit_test(one_abort_only_whatever_comes),
         cmocka_unit_test(a_loss_of_another_peer_meanwhile_is_told_to_those_still_linked),
         cmocka_unit_test(offers_back_off_and_a_stable_epoch_forgets_it),
+        cmocka_unit_test(a_hello_of_a_rank_that_is_not_clean_says_nothing_of_the_sort),
     };
     return cmocka_run_group_tests(tests, NULL, core_rig_close);
 }

@@ -15,10 +15,10 @@ static void ready(uint32_t world) {
 }
 
 static struct sc_event submit(uint32_t kind, uint32_t root, uint64_t bytes) {
-    return (struct sc_event){.type = SC_EVENT_OP_SUBMIT,
-                             .epoch = rig.epoch,
-                             .u.submit = {.desc = {kind, root, bytes},
-                                          .place = {0x1000, 0x1000, RIG_STREAM}}};
+    return (struct sc_event){
+        .type = SC_EVENT_OP_SUBMIT,
+        .epoch = rig.epoch,
+        .u.submit = {.desc = {kind, root, bytes}, .place = {0x1000, 0x1000, RIG_STREAM}}};
 }
 
 static void refused(struct sc_event event, sc_status why) {
@@ -253,8 +253,7 @@ static void nothing_but_the_live_epoch_takes_work(enum sc_state state) {
     refused(replay(captured, 3), SC_EPOCH_LOST);
     refused((struct sc_event){.type = SC_EVENT_SYNC, .epoch = rig.epoch}, SC_EPOCH_LOST);
     refused((struct sc_event){.type = SC_EVENT_MARK, .epoch = rig.epoch}, SC_EPOCH_LOST);
-    refused((struct sc_event){
-                .type = SC_EVENT_COMMAND, .epoch = rig.epoch, .u.command = {2, 1}},
+    refused((struct sc_event){.type = SC_EVENT_COMMAND, .epoch = rig.epoch, .u.command = {2, 1}},
             SC_EPOCH_LOST);
 }
 

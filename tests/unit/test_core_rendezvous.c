@@ -83,7 +83,7 @@ static void a_world_of_one_is_ready_by_itself(void **state) {
     core_rig_start();
     (void)expect_action(SC_ACTION_GET_ID);
     core_rig_comm_id(SC_OK);
-    core_rig_simple(SC_EVENT_COMM_READY, rig.epoch = core_rig_view().epoch);
+    core_rig_simple(SC_EVENT_COMM_READY, rig.epoch);
     expect_state(SC_STATE_READY);
 }
 
@@ -265,9 +265,9 @@ static void a_go_with_the_end_of_its_link_behind_it_is_void(void **state) {
     core_rig_joining();
     assert_int_equal(rig.epoch, go.epoch);
     core_rig_simple(SC_EVENT_COMM_READY, rig.epoch);
-    core_rig_feed((struct sc_event){
-        .type = SC_EVENT_FRAME,
-        .u.frame = {.link = rig.ranks[0].link, .frame = &go, .ended = true}});
+    core_rig_feed(
+        (struct sc_event){.type = SC_EVENT_FRAME,
+                          .u.frame = {.link = rig.ranks[0].link, .frame = &go, .ended = true}});
     expect_state(SC_STATE_JOINING);
     core_rig_link_down(rig.ranks[0].link);
     expect_state(SC_STATE_ABORTING);

@@ -40,8 +40,7 @@ static size_t payload_size(enum sc_frame_kind kind) {
     case SC_FRAME_ABORT:
     case SC_FRAME_BYE: return sizeof sent.u.cause;
     case SC_FRAME_OFFER:
-        return offsetof(struct sc_offer, ranks) +
-               sent.u.offer.world * sizeof sent.u.offer.ranks[0];
+        return offsetof(struct sc_offer, ranks) + sent.u.offer.world * sizeof sent.u.offer.ranks[0];
     case SC_FRAME_PING: return offsetof(struct sc_ping, loading) + sizeof sent.u.ping.loading;
     case SC_FRAME_QUERY: return sizeof sent.u.first;
     case SC_FRAME_DESCRIBE:
@@ -114,16 +113,16 @@ static void a_command_returns_byte_for_byte(void **state) {
 }
 
 static void encoding_leaves_a_constant_frame_alone(void **state) {
-    static const struct sc_frame constant = {
-        .kind = SC_FRAME_DESCRIBE, .u.describe = {.first = 1, .count = 1, .reserved = 9}};
+    static const struct sc_frame constant = {.kind = SC_FRAME_DESCRIBE,
+                                             .u.describe = {.first = 1, .count = 1, .reserved = 9}};
     (void)state;
     assert_true(sc_frame_encode(&constant, wire, sizeof wire) > SC_FRAME_HEADER_BYTES);
     assert_int_equal(constant.u.describe.reserved, 9);
 }
 
 static void greetings_fit_their_limit(void **state) {
-    static const enum sc_frame_kind kinds[] = {SC_FRAME_CHALLENGE, SC_FRAME_HELLO,
-                                               SC_FRAME_WELCOME, SC_FRAME_REFUSE};
+    static const enum sc_frame_kind kinds[] = {SC_FRAME_CHALLENGE, SC_FRAME_HELLO, SC_FRAME_WELCOME,
+                                               SC_FRAME_REFUSE};
     (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         make(kinds[i]);

@@ -102,9 +102,9 @@ static void each_byte_of_the_header_is_judged_as_it_comes(void **state) {
     static const struct {
         size_t at;
         uint8_t wrong;
-    } rows[] = {{0, 'G'}, {1, 'G'}, {2, 'G'},
-                {3, 'G'}, {4, SC_FRAME_FORMAT + 1}, {5, SC_FRAME_KIND_COUNT},
-                {7, 1}};
+    } rows[] = {
+        {0, 'G'}, {1, 'G'}, {2, 'G'}, {3, 'G'}, {4, SC_FRAME_FORMAT + 1}, {5, SC_FRAME_KIND_COUNT},
+        {7, 1}};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         make(SC_FRAME_GO);
@@ -121,9 +121,9 @@ static void a_length_over_the_limit_is_refused_before_it_arrives(void **state) {
     (void)state;
     make(SC_FRAME_COMMAND);
     size_t bytes = encode();
-    assert_int_equal(sc_frame_decode(wire, SC_FRAME_HEADER_BYTES, SC_GREETING_MAX_BYTES, &got,
-                                     &used, &why),
-                     SC_PROTOCOL);
+    assert_int_equal(
+        sc_frame_decode(wire, SC_FRAME_HEADER_BYTES, SC_GREETING_MAX_BYTES, &got, &used, &why),
+        SC_PROTOCOL);
     assert_string_equal(why, "frame too long");
     assert_int_equal(sc_frame_decode(wire, SC_FRAME_HEADER_BYTES, bytes, &got, &used, &why),
                      SC_INPROGRESS);
@@ -238,9 +238,7 @@ static void frame_is_in_bounds(size_t used) {
     switch ((enum sc_frame_kind)got.kind) {
     case SC_FRAME_REFUSE:
     case SC_FRAME_ABORT:
-    case SC_FRAME_BYE:
-        cause_is_in_bounds(&got.u.cause);
-        break;
+    case SC_FRAME_BYE: cause_is_in_bounds(&got.u.cause); break;
     case SC_FRAME_OFFER:
         cause_is_in_bounds(&got.u.offer.cause);
         assert_true(got.u.offer.world <= SC_WORLD_MAX);
@@ -258,9 +256,7 @@ static void frame_is_in_bounds(size_t used) {
         assert_true(got.u.command.data >= wire);
         assert_true(got.u.command.data + got.u.command.bytes <= wire + used);
         break;
-    default:
-        assert_true(got.kind < SC_FRAME_KIND_COUNT);
-        break;
+    default: assert_true(got.kind < SC_FRAME_KIND_COUNT); break;
     }
 }
 

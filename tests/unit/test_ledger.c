@@ -120,12 +120,12 @@ static void a_run_with_pair_ops_in_it_takes_seqs_for_the_others_only(void **stat
 static void digests_are_equal_only_for_equal_sequences(void **state) {
     const struct sc_op_desc base[] = {{SC_OP_ALL_REDUCE, 0, 4096}, {SC_OP_BROADCAST, 1, 64}};
     const struct sc_op_desc others[][2] = {
-        {base[1], base[0]},                         // order
-        {{SC_OP_ALL_GATHER, 0, 4096}, base[1]},     // kind
-        {base[0], {SC_OP_BROADCAST, 0, 64}},        // root
-        {base[0], {SC_OP_BROADCAST, 1, 65}},        // bytes
-        {{SC_OP_ALL_REDUCE, 0, 0}, base[1]},        // nothing
-        {base[0], {SC_OP_ALL_REDUCE, 64, 1}},       // fields swapped
+        {base[1], base[0]},                     // order
+        {{SC_OP_ALL_GATHER, 0, 4096}, base[1]}, // kind
+        {base[0], {SC_OP_BROADCAST, 0, 64}},    // root
+        {base[0], {SC_OP_BROADCAST, 1, 65}},    // bytes
+        {{SC_OP_ALL_REDUCE, 0, 0}, base[1]},    // nothing
+        {base[0], {SC_OP_ALL_REDUCE, 64, 1}},   // fields swapped
         {{SC_OP_ALL_REDUCE, 0, 4096ull << 32}, base[1]},
     };
     (void)state;

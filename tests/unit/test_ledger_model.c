@@ -66,8 +66,8 @@ static void push_something(void) {
     uint32_t count = 1 + random_below(RUN_MAX), collectives = 0;
     uint64_t stream = random_below(8) == 0 ? SC_STREAM_NONE : random_below(STREAMS);
     for (uint32_t i = 0; i < count; i++) {
-        list[i] = (struct sc_op_desc){random_below(SC_OP_KIND_COUNT), random_below(3),
-                                      random_below(100)};
+        list[i] =
+            (struct sc_op_desc){random_below(SC_OP_KIND_COUNT), random_below(3), random_below(100)};
         collectives += sc_op_is_collective(list[i].kind);
     }
     sc_status verdict = room(stream, collectives);

@@ -55,19 +55,6 @@ static const char *u64_says(const char *text, uint64_t min, uint64_t max, uint64
     return printed;
 }
 
-static const char *duration_says(const char *text, uint64_t min_ns, uint64_t max_ns,
-                                 uint64_t *out_ns) {
-    bool ok;
-
-    *out_ns = UNTOUCHED;
-    capture_begin();
-    ok = sc_option_duration_ns("--kill-at", text, min_ns, max_ns, out_ns);
-    capture_end();
-    assert_int_equal(ok, printed[0] == '\0');
-    assert_true(ok || *out_ns == UNTOUCHED);
-    return printed;
-}
-
 static void whole_numbers_within_the_bounds_are_read(void **state) {
     static const struct {
         const char *text;
@@ -121,82 +108,6 @@ static void whatever_is_not_digits_alone_is_no_number(void **state) {
                         "spark-comm: --world \"\": expected a whole number from 1 to 2\n");
 }
 
-static void durations_are_read_to_the_nanosecond(void **state) {
-    static const struct {
-        const char *text;
-        uint64_t ns;
-    } rows[] = {
-        {"300ms", 300 * MS},
-        {"2s", 2 * SECOND},
-        {"1.5s", 1500 * MS},
-        {"0s", 0},
-        {"7ns", 7},
-        {"7us", 7000},
-        {"0.000000001s", 1},
-        {"1.25us", 1250},
-        {"1.000ns", 1},
-        {"0.1ms", 100000},
-        {"18446744073709551615ns", UINT64_MAX},
-        {"18446744073.709551615s", UINT64_MAX},
-    };
-    uint64_t ns;
-
-    (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        assert_string_equal(duration_says(rows[i].text, 0, UINT64_MAX, &ns), "");
-        assert_int_equal(ns, rows[i].ns);
-    }
-}
-
-static void malformed_durations_are_refused(void **state) {
-    static const char *const texts[] = {
-        "3",
-        "s",
-        "3 s",
-        "-3s",
-        "+3s",
-        ".5s",
-        "1.s",
-        "1..5s",
-        "1.5.5s",
-        "3m",
-        "3S",
-        "3sec",
-        "3s ",
-        "0x3s",
-        "1e3s",
-        "nans",
-        "1.5ns",
-        "1.05ns",
-        "0.0000000001s",
-        "18446744073709551616ns",
-        "18446744074s",
-        "18446744073.709551616s",
-    };
-    uint64_t ns;
-
-    (void)state;
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        const char *says = duration_says(texts[i], 0, UINT64_MAX, &ns);
-
-        assert_non_null(strstr(says, texts[i]));
-        assert_non_null(strstr(says, "expected a duration"));
-    }
-    assert_non_null(strstr(duration_says("", 0, UINT64_MAX, &ns), "--kill-at \"\": expected"));
-}
-
-static void durations_outside_the_bounds_are_refused(void **state) {
-    uint64_t ns;
-
-    (void)state;
-    assert_string_equal(duration_says("99us", MS / 10, 90 * SECOND, &ns),
-                        "spark-comm: --kill-at 99us: expected a duration from 100us to 90s with "
-                        "its unit, such as 300ms, 2s or 1.5s\n");
-    assert_non_null(strstr(duration_says("91s", MS, 90 * SECOND, &ns), "from 1ms to 90s"));
-    assert_string_equal(duration_says("1ms", MS, 90 * SECOND, &ns), "");
-    assert_string_equal(duration_says("90s", MS, 90 * SECOND, &ns), "");
-}
-
 static void refusals_stay_on_one_line_however_odd_the_text(void **state) {
     char text[1000];
     uint64_t value;
@@ -236,9 +147,6 @@ int main(void) {
         cmocka_unit_test(whole_numbers_within_the_bounds_are_read),
         cmocka_unit_test(numbers_outside_the_bounds_are_refused),
         cmocka_unit_test(whatever_is_not_digits_alone_is_no_number),
-        cmocka_unit_test(durations_are_read_to_the_nanosecond),
-        cmocka_unit_test(malformed_durations_are_refused),
-        cmocka_unit_test(durations_outside_the_bounds_are_refused),
         cmocka_unit_test(refusals_stay_on_one_line_however_odd_the_text),
         cmocka_unit_test(cleaned_text_is_cut_between_characters),
     };

@@ -66,8 +66,8 @@ static void the_five_causes_of_failed_are_terminal_and_no_other(void **state) {
 }
 
 static void an_unknown_value_is_named_unknown_and_is_terminal(void **state) {
-    static const int strange[] = {-1, SC_STATUS_COUNT, SC_STATUS_COUNT + 1, 255, INT32_MIN,
-                                  INT32_MAX};
+    static const int strange[] = {-1,  SC_STATUS_COUNT, SC_STATUS_COUNT + 1,
+                                  255, INT32_MIN,       INT32_MAX};
     (void)state;
     for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
         assert_string_equal(sc_status_name(status_at(strange[i])), "UNKNOWN");
