@@ -29,8 +29,9 @@ void sc_sim_report_run(const struct sc_sim_played *played, const struct sc_lab_r
         printf("verdict: %" PRIu32 " violation%s", result->violations,
                result->violations == 1 ? "" : "s");
     }
-    printf(", %" PRIu64 " ops verified, %" PRIu64 " recoveries, trace %016" PRIx64 "\n",
-           result->ops_verified, result->recoveries, result->hash);
+    printf(", %" PRIu64 " ops verified, %" PRIu64 " %s, trace %016" PRIx64 "\n",
+           result->ops_verified, result->recoveries,
+           result->recoveries == 1 ? "recovery" : "recoveries", result->hash);
     if (result->violations != 0)
         printf("violation: %s\nreplay: %s\n", result->violation, played->replay);
 }
@@ -123,6 +124,8 @@ void sc_sim_report_many(const struct sc_sim_played *played, const struct sc_lab_
                many->faults[kind]);
     }
     for (int verb = SC_PLAN_fault + 1; verb < SC_PLAN_VERB_COUNT; verb++) {
+        if (verb == SC_PLAN_restart || verb == SC_PLAN_heal)
+            continue; // remedies
         printf("  %-26s%" PRIu64 "\n", sc_plan_verb_name((enum sc_plan_verb)verb),
                many->verbs[verb]);
     }

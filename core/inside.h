@@ -2,6 +2,7 @@
 //
 // The core's state, and what its rooms call of each other. Not for anyone outside core/.
 //
+//   core.c        the block, small words for actions, backoff, views
 //   machine.c     which handler answers which event in which state
 //   greeting.c    links: who is at the other end, and whether the slot is theirs
 //   rendezvous.c  from HELLO to GO: forming an epoch
@@ -150,7 +151,7 @@ static inline bool in_epoch(const struct sc_core *c) {
     return c->state == SC_STATE_JOINING || c->state == SC_STATE_READY;
 }
 
-// machine.c
+// machine.c, core.c
 void sc_core_enter(struct sc_core *c, enum sc_state state, struct sc_actions *out);
 uint64_t sc_core_backoff(struct sc_core *c, uint32_t failures);
 

@@ -87,6 +87,7 @@ struct sc_pump {
     struct sc_pump_launch launch;
     uint32_t captures_count;
     uint32_t captures_open; // between begin and end
+    uint32_t captures_told; // what the core knows to be held
     struct sc_pump_capture *captures;
 };
 
@@ -127,6 +128,7 @@ void sc_pump_fence(struct sc_pump *p, uint64_t epoch);
 
 // pump_ops.c
 void sc_pump_launch(struct sc_pump *p, const struct sc_action *action);
+void sc_pump_tell_captures(struct sc_pump *p);
 void sc_pump_ops_close(struct sc_pump *p);
 bool sc_pump_ops_pending(const struct sc_pump *p);
 

@@ -186,13 +186,16 @@ static void follow_dial(struct sc_pump *p) {
     if (status == SC_INPROGRESS)
         return;
     p->dialling = 0;
-    if (status == SC_OK && take(p, handle) != NULL) {
-        struct sc_event up = {.type = SC_EVENT_LINK_UP, .u.link_up = {.link = handle}};
-        (void)sc_pump_feed(p, &up);
-    } else {
+    if (status != SC_OK)
         net(p)->close(net(p)->ctx, handle);
+    else if (take(p, handle) == NULL)
+        status = SC_NO_MEMORY; // too many earlier links are still being flushed
+    if (status != SC_OK) {
         feed_down(p, 0, status);
+        return;
     }
+    struct sc_event up = {.type = SC_EVENT_LINK_UP, .u.link_up = {.link = handle}};
+    (void)sc_pump_feed(p, &up);
 }
 
 static bool is_greeted(const struct sc_pump *p, uint64_t handle) {

@@ -264,10 +264,21 @@ static struct sc_pump_capture *find_capture(struct sc_pump *p, uint64_t handle) 
     return NULL;
 }
 
-static void tell_captures(struct sc_pump *p) {
-    struct sc_event event = {.type = SC_EVENT_CAPTURES};
+// Those the application has not released; then, whatever it said, those whose graphs still live.
+static uint32_t captures_held(struct sc_pump *p) {
+    uint32_t held = 0;
     for (uint32_t i = 0; i < p->captures_count; i++)
-        event.u.captures.held += p->captures[i].handle != 0;
+        held += p->captures[i].handle != 0;
+    if (held == 0 && p->comm != 0 && p->captures_told != 0)
+        (void)p->device->captures_held(ctx(p), p->comm, &held);
+    return held;
+}
+
+void sc_pump_tell_captures(struct sc_pump *p) {
+    struct sc_event event = {.type = SC_EVENT_CAPTURES, .u.captures.held = captures_held(p)};
+    if (event.u.captures.held == p->captures_told)
+        return;
+    p->captures_told = event.u.captures.held;
     (void)sc_pump_feed(p, &event);
 }
 
@@ -291,7 +302,7 @@ sc_status sc_pump_capture_begin(struct sc_pump *p, uint64_t epoch, uint64_t stre
     slot->open = true;
     p->captures_open++;
     slot->count = 0;
-    tell_captures(p);
+    sc_pump_tell_captures(p);
     return SC_OK;
 }
 
@@ -312,7 +323,7 @@ sc_status sc_pump_capture_release(struct sc_pump *p, uint64_t capture) {
     if (status != SC_OK)
         return status;
     slot->handle = 0;
-    tell_captures(p);
+    sc_pump_tell_captures(p);
     return SC_OK;
 }
 

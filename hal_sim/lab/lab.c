@@ -133,7 +133,8 @@ static bool close_seat(struct seat *seat, bool final, uint64_t away_ns) {
     if (sc_pump_close(seat->life->pump, final) != SC_OK)
         return false;
     seat->life->app.phase = APP_CLOSED;
-    seat->left = final;
+    // For good, unless a supervisor begins the job anew.
+    seat->left = final && seat->lab->plan->respawn_max_ns == 0;
     if (!final)
         respawn_in(seat, away_ns + 2 * seat->lab->plan->core.timing.abort_ns);
     return true;
@@ -357,8 +358,7 @@ sc_status sc_lab_run(const struct sc_plan *plan, const struct sc_lab_options *op
     if (status == SC_OK) {
         play(lab);
         result->ended_ns = lab_now(lab);
-        if (!plan->free_end)
-            oracle_end(lab);
+        oracle_end(lab);
         close_all(lab);
         if (lab->expect_met < plan->expect_count)
             lab_violation(lab, SC_RANK_NONE, "expected line %u is not in the trace: %s",

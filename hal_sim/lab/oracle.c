@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
-// What must hold, whatever happens. The oracles that need a result's bits (O1, O2) stand in app.c,
-// the contract's (O4) in hal_check and the simulator, the same-hash one (O11) in many.c.
+// What must hold, whatever happens. Those that need a result stand where it is at hand: O1 in app.c,
+// O2 in step.c; the contract's, O4, in hal_check and the simulator; the same-hash one, O11, in many.c.
 #include "hal_sim/lab/inside.h"
 
 #include <string.h>
@@ -55,7 +55,23 @@ static void left_ready(struct life *life, const struct sc_action *notice) {
                       (unsigned long long)(lab_now(lab) - seen->left_ns) / 1000);
 }
 
+// O12: to look at a rank costs it nothing below the seam, whatever state it is in.
+static void check_view(const struct life *life) {
+    uint64_t before = 0, after = 0;
+    struct sc_core_view view;
+    for (int verb = 0; verb < SC_DEVICE_VERB_COUNT; verb++)
+        before += sc_hal_check_calls(life->check, (enum sc_device_verb)verb);
+    sc_pump_view(life->pump, &view);
+    for (int verb = 0; verb < SC_DEVICE_VERB_COUNT; verb++)
+        after += sc_hal_check_calls(life->check, (enum sc_device_verb)verb);
+    if (after != before)
+        lab_violation(life->seat->lab, life->seat->rank, "O12 a look at it called %llu verbs",
+                      (unsigned long long)(after - before));
+}
+
 void oracle_state(struct life *life, const struct sc_action *notice) {
+    if (life->pump != NULL) // not yet while it opens
+        check_view(life);
     if (life->seat->life != life)
         return; // a ghost: nobody relies on it
     if (notice->a == SC_STATE_READY)
@@ -200,9 +216,21 @@ void oracle_time(struct lab *lab) {
         check_stragglers(lab, &lab->epochs[i]);
 }
 
+// O10: a stranger, however it behaves, is told a challenge and nothing more.
+static void check_strangers(struct lab *lab) {
+    uint64_t most = SC_FRAME_HEADER_BYTES + sizeof(uint64_t) + SC_NONCE_BYTES;
+    if (sc_sim_stranger_bytes(lab->sim) > most)
+        lab_violation(lab, 0, "O10 a stranger was sent %llu bytes, a challenge has %llu",
+                      (unsigned long long)sc_sim_stranger_bytes(lab->sim),
+                      (unsigned long long)most);
+}
+
 // O6: once nothing goes wrong any more, all are READY in one epoch, and working.
 void oracle_end(struct lab *lab) {
     uint64_t epoch = 0;
+    check_strangers(lab);
+    if (lab->plan->free_end)
+        return;
     for (uint32_t r = 0; r < lab->plan->core.world; r++) {
         const struct seat *seat = &lab->seats[r];
         struct sc_core_view view = {.state = SC_STATE_CLOSED};

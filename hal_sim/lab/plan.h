@@ -42,7 +42,8 @@ enum sc_plan_trigger {
     X(restart)          /* a new process of the rank */                                            \
     X(pause)            /* SIGSTOP for duration */                                                 \
     X(replace)          /* a new process of the rank while the old one stands paused */            \
-    X(close_final)      /* the application closes for good */                                      \
+    X(close_final)      /* the application closes for good: so do all; only a supervisor's respawn \
+                           begins the job anew */                                                  \
     X(close_returning)  /* … and is started again after duration */                                \
     X(reconnect)        /* the application gives the epoch up */                                   \
     X(stall)            /* its application's thread is elsewhere for duration; the pump is not */  \

@@ -141,9 +141,9 @@ static void draw_fault(struct dice *d, const struct sc_plan *plan, struct sc_sim
 
 static void draw_entry(struct dice *d, const struct sc_plan *plan, struct sc_plan_entry *e) {
     static const enum sc_plan_verb verbs[] = {
-        SC_PLAN_kill,    SC_PLAN_kill,      SC_PLAN_kill,        SC_PLAN_pause,
-        SC_PLAN_replace, SC_PLAN_reconnect, SC_PLAN_slow_kernel, SC_PLAN_close_returning,
-        SC_PLAN_stall,   SC_PLAN_stall,
+        SC_PLAN_kill,    SC_PLAN_kill,        SC_PLAN_kill,        SC_PLAN_pause,
+        SC_PLAN_replace, SC_PLAN_reconnect,   SC_PLAN_slow_kernel, SC_PLAN_close_returning,
+        SC_PLAN_stall,   SC_PLAN_close_final,
     };
     memset(e, 0, sizeof *e);
     e->rank = e->at_rank = (uint32_t)roll(d, 0, plan->core.world - 1);

@@ -413,8 +413,7 @@ static void run_verb(void **state) {
                 for (fault.a = 0; fault.a < 2; fault.a++)
                     bites += run_case(world, &fault);
     }
-    // Of all verbs, only how many captures hold a communicator is nothing that a pump asks.
-    assert_int_equal(bites != 0, fault.verb != SC_VERB_captures_held);
+    assert_true(bites != 0); // every verb of the seam has its user
 }
 
 #define VERB_OF(name) SC_VERB_##name,
