@@ -252,6 +252,12 @@ def top_help(program):
             check(re.search(r'\b%s\b' % command, done.stdout), 'the help lacks %s' % command)
 
 
+def needs_no_gpu_library(program):
+    needed = subprocess.run(['ldd', program], capture_output=True, text=True, check=True).stdout
+    found = [name for name in ('cuda', 'nccl', 'nvidia') if name in needed.lower()]
+    assert 'libc.so' in needed and not found, needed
+
+
 def cases(program):
     """Yields (name, function, arguments)."""
     for name, arguments, parts in MISTAKES:
@@ -264,6 +270,7 @@ def cases(program):
     yield 'help: spark-comm', top_help, (program,)
     for command, flags in HELP:
         yield 'help: %s' % command, help_of, (program, command, flags)
+    yield 'no GPU library is needed to start', needs_no_gpu_library, (program,)
 
 
 def main():

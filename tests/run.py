@@ -57,11 +57,10 @@ def all_checks():
     checks = program_checks('asan')
     checks += [VALGRIND + [program] for program in test_programs('debug', ['unit'])]
     checks += [['python3', 'tests/rules.py'], ['python3', 'tests/rules.py', '--self-test']]
-    for script in (['tests/cli.py', 'build/release/spark-comm'], ['tests/determinism.py'],
-                   ['tests/instructions.py']):
-        if (ROOT / script[0]).exists():
-            checks.append(['python3'] + script)
-    return checks + [swarm(2000)]
+    checks += [['python3', 'tests/cli.py', 'build/%s/spark-comm' % variant]
+               for variant in ('release', 'asan')]
+    checks += [['python3', 'tests/determinism.py'], ['python3', 'tests/instructions.py']]
+    return checks + [swarm(200, 'asan'), swarm(2000)]
 
 
 def run(command, timeout_s):
