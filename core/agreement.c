@@ -33,8 +33,10 @@ static void raise_agreed(struct sc_core *c, struct sc_actions *out) {
     sc_act_send(out, SC_FRAME_PING, waiting, c->epoch);
 }
 
-static void ask_for_descriptions(struct sc_core *c, uint32_t rank, struct sc_actions *out) {
+static void ask_for_descriptions(struct sc_core *c, uint32_t rank, bool differs,
+                                 struct sc_actions *out) {
     struct sc_peer *p = &c->peers[rank];
+    p->differs = differs;
     if (p->queried != 0)
         return;
     p->queried = p->agreed_seq + 1;
@@ -48,11 +50,13 @@ void sc_agreement_compare(struct sc_core *c, uint32_t rank, struct sc_actions *o
         return;
     uint64_t submitted = ledger_of(c)->submitted_seq;
     if (p->submitted > submitted) {
-        // It is ahead. If we have not moved since it last said so, we may be stuck in an op that is
-        // no match for its own: its digest up to ours is not known, but its descriptions are.
+        // It is ahead, and its digest up to ours is not known; its descriptions are. They are worth
+        // asking for if somebody waits for agreement, or if we have not moved since it last said so:
+        // we may be stuck in an op that is no match for its own.
+        bool awaited = c->want > p->agreed_seq || c->asked > p->agreed_seq;
         c->agreement_due = 1;
-        if (submitted > p->agreed_seq && submitted == p->stood_at)
-            ask_for_descriptions(c, rank, out);
+        if (submitted > p->agreed_seq && (awaited || submitted == p->stood_at))
+            ask_for_descriptions(c, rank, false, out);
         p->stood_at = submitted;
         return;
     }
@@ -60,7 +64,7 @@ void sc_agreement_compare(struct sc_core *c, uint32_t rank, struct sc_actions *o
     if (own == NULL)
         return; // too long ago to be compared; a later one will be
     if (own->digest != p->digest) {
-        ask_for_descriptions(c, rank, out);
+        ask_for_descriptions(c, rank, true, out);
         return;
     }
     p->agreed_seq = p->submitted;
@@ -156,21 +160,24 @@ sc_status sc_description_is_compared(struct sc_core *c, const struct sc_event *i
         return SC_PROTOCOL;
     p->queried = 0;
     uint32_t rank = (uint32_t)(p - c->peers);
-    // The digests differ, so an op does. When it is too long ago for either side to describe, the
-    // verdict stands all the same, without the descriptions.
+    // Where digests differ an op does, and when it is too long ago for either side to describe, the
+    // verdict stands without the descriptions. A mere suspicion must be shown.
     struct sc_op_desc unknown = {0};
+    if (theirs->count == 0 && !p->differs)
+        return SC_OK;
     if (theirs->count == 0)
         return mismatch(c, rank, theirs->first, &unknown, &unknown, out);
     for (uint32_t i = 0; i < theirs->count; i++) {
         uint64_t seq = theirs->first + i;
         const struct sc_ledger_seq *own = sc_ledger_seq(ledger_of(c), seq);
-        if (own == NULL && seq > ledger_of(c)->submitted_seq)
-            break; // it went on meanwhile
+        if (own == NULL && (seq > ledger_of(c)->submitted_seq || !p->differs))
+            break; // it went on meanwhile, or nothing can be shown
         if (own == NULL || !same_desc(&own->desc, &theirs->op[i]))
             return mismatch(c, rank, seq, own != NULL ? &own->desc : &unknown, &theirs->op[i], out);
         if (seq > p->agreed_seq) // digests may have agreed meanwhile
             p->agreed_seq = seq;
     }
+    raise_agreed(c, out);
     sc_agreement_compare(c, rank, out);
     return SC_OK;
 }

@@ -43,9 +43,10 @@ struct sc_peer {
     uint8_t able;           // its HELLO stands: an epoch may be offered
     uint8_t joined;         // its communicator of the epoch being formed is warm
     uint8_t in_epoch;       // not yet known to have left the epoch that was aborted
+    uint8_t differs;        // its digest did, where we asked; otherwise we only wonder
     uint8_t loading;
     uint8_t state;
-    uint8_t reserved[3];
+    uint8_t reserved[2];
     struct sc_rank_record record; // as of the last HELLO (coordinator) or OFFER (member)
     uint64_t taken_incarnation;   // in the last recovery record that the application took
 };

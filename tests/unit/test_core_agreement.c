@@ -296,6 +296,43 @@ static void a_mismatch_too_long_ago_to_be_described_is_one_all_the_same(void **s
     mismatch(1, 1, 0, 0);
 }
 
+static void a_sync_agrees_with_a_member_that_is_ahead(void **state) {
+    const struct sc_op_desc alike = reduce(64);
+    (void)state;
+    ready(0, 2);
+    core_rig_submit(SC_OP_ALL_REDUCE, 64);
+    assert_int_equal(sync_up_to(1), SC_OK);
+    core_rig_ping_from(1, 5, 1, 12345, 0); // its digest is of seq 5, of which we know nothing
+    assert_int_equal(expect_frame(SC_FRAME_QUERY)->u.first, 1);
+    assert_int_equal(describe(1, 1, &alike, 1), SC_OK);
+    assert_int_equal(core_rig_view().agreed, 1);
+    assert_int_equal(expect_action(SC_ACTION_NOTIFY)->kind, SC_NOTICE_AGREED);
+}
+
+static void stuck_behind_a_member_its_descriptions_are_asked_for(void **state) {
+    const struct sc_op_desc other = reduce(4096);
+    (void)state;
+    ready(0, 2);
+    core_rig_submit(SC_OP_ALL_REDUCE, 8192);
+    core_rig_ping_from(1, 2, 1, 12345, 0);
+    expect_no_frame(SC_FRAME_QUERY); // it is ahead; so far that is all
+    core_rig_ping_from(1, 2, 1, 12345, 0);
+    assert_int_equal(expect_frame(SC_FRAME_QUERY)->u.first, 1);
+    describe(1, 1, &other, 1);
+    mismatch(1, 1, 8192, 4096);
+}
+
+static void a_suspicion_that_cannot_be_shown_is_no_verdict(void **state) {
+    (void)state;
+    ready(0, 2);
+    core_rig_submit(SC_OP_ALL_REDUCE, 64);
+    core_rig_ping_from(1, 5000, 1, 12345, 0);
+    core_rig_ping_from(1, 5000, 1, 12345, 0);
+    assert_int_equal(expect_frame(SC_FRAME_QUERY)->u.first, 1);
+    describe(1, 1, NULL, 0); // too long ago for it
+    expect_state(SC_STATE_READY);
+}
+
 static void an_unasked_description_is_a_breach(void **state) {
     const struct sc_op_desc op = reduce(64);
     (void)state;
@@ -363,6 +400,9 @@ int main(void) {
         cmocka_unit_test(nothing_never_pairs_with_something),
         cmocka_unit_test(a_mismatch_behind_many_alike_is_found_in_several_questions),
         cmocka_unit_test(a_mismatch_too_long_ago_to_be_described_is_one_all_the_same),
+        cmocka_unit_test(a_sync_agrees_with_a_member_that_is_ahead),
+        cmocka_unit_test(stuck_behind_a_member_its_descriptions_are_asked_for),
+        cmocka_unit_test(a_suspicion_that_cannot_be_shown_is_no_verdict),
         cmocka_unit_test(an_unasked_description_is_a_breach),
         cmocka_unit_test(the_next_epoch_starts_without_memory_of_the_last),
         cmocka_unit_test(a_digest_of_another_epoch_is_not_compared),
