@@ -67,6 +67,20 @@ static void kinds_and_roots_out_of_range_are_invalid(void **state) {
     refused(submit(SC_OP_SEND, UINT32_MAX, 64), SC_INVALID);
 }
 
+static void kinds_that_work_in_place_take_one_buffer(void **state) {
+    (void)state;
+    ready(2);
+    const uint32_t in_place[] = {SC_OP_ALL_REDUCE, SC_OP_BROADCAST};
+    for (int i = 0; i < 2; i++) {
+        struct sc_event event = submit(in_place[i], 0, 64);
+        event.u.submit.place.dst = 0x2000;
+        refused(event, SC_INVALID);
+    }
+    struct sc_event gather = submit(SC_OP_ALL_GATHER, 0, 64);
+    gather.u.submit.place.dst = 0x2000;
+    launched(gather, 1, 1);
+}
+
 static void a_rank_cannot_send_to_or_receive_from_itself(void **state) {
     (void)state;
     ready(2);
@@ -326,6 +340,7 @@ int main(void) {
         cmocka_unit_test(an_accepted_op_is_launched_with_its_number_and_seq),
         cmocka_unit_test(an_op_of_another_epoch_is_refused_without_effect),
         cmocka_unit_test(kinds_and_roots_out_of_range_are_invalid),
+        cmocka_unit_test(kinds_that_work_in_place_take_one_buffer),
         cmocka_unit_test(a_rank_cannot_send_to_or_receive_from_itself),
         cmocka_unit_test(odd_bytes_and_odd_addresses_are_refused),
         cmocka_unit_test(capacity_passes_and_two_bytes_more_do_not),
