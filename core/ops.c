@@ -27,11 +27,11 @@ static sc_status check_place(const struct sc_core *c, const struct sc_op_desc *d
         dst = whole;
     else if (desc->kind == SC_OP_REDUCE_SCATTER)
         src = whole;
-    bool in_place = desc->kind == SC_OP_ALL_REDUCE || desc->kind == SC_OP_BROADCAST;
-    if (in_place && place->src != place->dst)
-        return SC_INVALID;
     sc_status status = sc_payload_check(place->src, src, c->config.capacity_bytes);
-    return status != SC_OK ? status : sc_payload_check(place->dst, dst, c->config.capacity_bytes);
+    if (status == SC_OK)
+        status = sc_payload_check(place->dst, dst, c->config.capacity_bytes);
+    bool in_place = desc->kind == SC_OP_ALL_REDUCE || desc->kind == SC_OP_BROADCAST;
+    return status == SC_OK && in_place && place->src != place->dst ? SC_INVALID : status;
 }
 
 bool sc_core_op_is_void(const struct sc_core *c, const struct sc_op_desc *desc) {
