@@ -151,10 +151,7 @@ void sc_ledger_finish(struct sc_ledger *l, struct sc_ledger_entry *entry) {
 }
 
 bool sc_ledger_waits(const struct sc_ledger *l) {
-    for (uint32_t i = 0; i < l->streams_used; i++)
-        if (l->streams[i].oldest != 0 && !entry_at(l, l->streams[i].oldest)->started)
-            return true;
-    return false;
+    return !sc_ledger_empty(l) && !entry_at(l, l->oldest_number)->started;
 }
 
 const struct sc_ledger_entry *sc_ledger_oldest(const struct sc_ledger *l) {

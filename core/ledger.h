@@ -99,7 +99,9 @@ static inline uint64_t sc_ledger_oldest_seq(const struct sc_ledger *ledger) {
     return ledger->completed_seq < ledger->submitted_seq ? ledger->completed_seq + 1 : 0;
 }
 
-// Whether the oldest op of some stream has not started: it waits behind the application's own work.
+// Whether the oldest op has not started: it waits behind the application's own work. The others say
+// nothing of that: they may wait for the oldest, also from another stream, for a communicator runs
+// its ops one after another.
 bool sc_ledger_waits(const struct sc_ledger *ledger);
 // The entry that has been in flight longest, or NULL.
 const struct sc_ledger_entry *sc_ledger_oldest(const struct sc_ledger *ledger);

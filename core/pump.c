@@ -80,6 +80,12 @@ sc_status sc_pump_feed(struct sc_pump *p, struct sc_event *event) {
     return verdict;
 }
 
+sc_status sc_pump_feed_word(struct sc_pump *p, struct sc_event *event) {
+    sc_status verdict = sc_pump_feed(p, event);
+    p->config.host->wake(p->config.host->ctx);
+    return verdict;
+}
+
 // ---- the run ----
 
 uint64_t sc_pump_run(struct sc_pump *p) {
@@ -210,17 +216,17 @@ void sc_pump_destroy(struct sc_pump *p) {
 
 void sc_pump_join(struct sc_pump *p) {
     struct sc_event event = {.type = SC_EVENT_JOIN};
-    (void)sc_pump_feed(p, &event);
+    (void)sc_pump_feed_word(p, &event);
 }
 
 sc_status sc_pump_mark(struct sc_pump *p, uint64_t epoch, uint64_t mark) {
     struct sc_event event = {.type = SC_EVENT_MARK, .epoch = epoch, .u.mark = mark};
-    return sc_pump_feed(p, &event);
+    return sc_pump_feed_word(p, &event);
 }
 
 sc_status sc_pump_sync(struct sc_pump *p, uint64_t epoch, uint64_t seq) {
     struct sc_event event = {.type = SC_EVENT_SYNC, .epoch = epoch, .u.sync.seq = seq};
-    return sc_pump_feed(p, &event);
+    return sc_pump_feed_word(p, &event);
 }
 
 sc_status sc_pump_command(struct sc_pump *p, uint64_t epoch, uint64_t ranks, const void *data,
@@ -231,19 +237,19 @@ sc_status sc_pump_command(struct sc_pump *p, uint64_t epoch, uint64_t ranks, con
     p->command_bytes = bytes;
     struct sc_event event = {
         .type = SC_EVENT_COMMAND, .epoch = epoch, .u.command = {.ranks = ranks, .bytes = bytes}};
-    return sc_pump_feed(p, &event);
+    return sc_pump_feed_word(p, &event);
 }
 
 sc_status sc_pump_reconnect(struct sc_pump *p, uint64_t epoch, uint32_t reason) {
     sc_pump_poll(p);
     struct sc_event event = {.type = SC_EVENT_RECONNECT, .epoch = epoch, .u.reason = reason};
-    return sc_pump_feed(p, &event);
+    return sc_pump_feed_word(p, &event);
 }
 
 sc_status sc_pump_close(struct sc_pump *p, bool final) {
     sc_pump_poll(p);
     struct sc_event event = {.type = SC_EVENT_CLOSE, .u.final = final};
-    return sc_pump_feed(p, &event);
+    return sc_pump_feed_word(p, &event);
 }
 
 void sc_pump_view(const struct sc_pump *p, struct sc_core_view *out) {

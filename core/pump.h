@@ -46,7 +46,8 @@ SC_MUST_USE sc_status sc_pump_open(const struct sc_pump_config *config, struct s
                                    char *why, size_t why_bytes);
 
 // Does everything that is due: polls ops and communicator, reads links until they are empty, then
-// judges deadlines. Returns when it next wants to run, at the latest; a wake of the host means now.
+// judges deadlines. Returns when it next wants to run, at the latest; a wake of the host means now,
+// and every call below that may bring that time forward wakes it.
 uint64_t sc_pump_run(struct sc_pump *pump);
 
 // Only looks at the ops in flight and tells of those that are complete: for a caller who waits for

@@ -102,6 +102,8 @@ static inline uint64_t sc_pump_now(const struct sc_pump *p) {
 
 // Steps the core on `event` (its now_ns is set here), performs, and feeds what came of it.
 sc_status sc_pump_feed(struct sc_pump *p, struct sc_event *event);
+// The same for a word of the application's: whoever waits for the next run's time must look again.
+sc_status sc_pump_feed_word(struct sc_pump *p, struct sc_event *event);
 // Queues a result for after the actions of the present step.
 void sc_pump_queue(struct sc_pump *p, const struct sc_event *event);
 

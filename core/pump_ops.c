@@ -123,8 +123,10 @@ static sc_status launch_through(struct sc_pump *p, struct sc_event *event, uint6
     sc_status status = sc_pump_feed(p, event);
     if (status != SC_OK)
         return status;
-    if (p->launch.status != SC_OK)
+    if (p->launch.status != SC_OK) { // the epoch is being left
+        p->config.host->wake(p->config.host->ctx);
         return p->launch.status;
+    }
     // The newest entry of the ledger, whether it was launched or was complete at once.
     const struct sc_ledger *ledger = sc_core_ledger(p->core);
     *number = ledger->next_number - 1;
@@ -279,7 +281,7 @@ void sc_pump_tell_captures(struct sc_pump *p) {
     if (event.u.captures.held == p->captures_told)
         return;
     p->captures_told = event.u.captures.held;
-    (void)sc_pump_feed(p, &event);
+    (void)sc_pump_feed_word(p, &event);
 }
 
 sc_status sc_pump_capture_begin(struct sc_pump *p, uint64_t epoch, uint64_t stream,

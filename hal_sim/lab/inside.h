@@ -81,7 +81,8 @@ struct seat {
     uint64_t respawn_at_ns;
     bool wanted; // the supervisor wants a process here
     bool left;   // closed for good
-    uint64_t mark, mark_at_quiet;
+    uint64_t mark;
+    uint64_t commits, commits_at_quiet;
     // What the record of the next epoch must say of this rank.
     uint64_t left_incarnation, left_epoch, left_completed, left_submitted;
     uint64_t paused_until_ns;

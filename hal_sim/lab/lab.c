@@ -67,10 +67,10 @@ static void respawn_in(struct seat *seat, uint64_t delay_ns);
 static void on_respawn(void *arg) {
     struct seat *seat = arg;
     struct lab *lab = seat->lab;
-    if (lab->ending || seat->life != NULL || !seat->wanted || lab_now(lab) < seat->respawn_at_ns)
+    if (lab->ending || !seat->wanted || lab_now(lab) < seat->respawn_at_ns)
         return;
     seat->wanted = false;
-    if (life_spawn(seat) == NULL)
+    if (seat->life == NULL && life_spawn(seat) == NULL)
         respawn_in(seat, 500 * MS); // it could not open; a supervisor tries again
 }
 
@@ -211,13 +211,18 @@ static void note_entry(struct lab *lab, const struct sc_plan_entry *entry) {
                     (delays && lab->plan->core.timing.behind_ns == 0);
     if (!harmless)
         oracle_fault(lab, disturbance(lab, entry));
-    struct life *life = lab->seats[entry->fault.a].life;
+    if (entry->verb != SC_PLAN_fault)
+        return;
+    const struct seat *seat = &lab->seats[entry->fault.a];
+    struct life *lives[] = {seat->life, seat->ghost};
     bool breaks =
         entry->fault.kind == SC_SIM_verb_fails || entry->fault.kind == SC_SIM_context_lost;
-    if (entry->verb != SC_PLAN_fault || life == NULL)
-        return;
-    life->broken |= breaks;
-    life->unregistered |= breaks || entry->fault.kind == SC_SIM_register_null;
+    for (uint32_t i = 0; i < LAB_LIVES; i++) {
+        if (lives[i] == NULL)
+            continue;
+        lives[i]->broken |= breaks;
+        lives[i]->unregistered |= breaks || entry->fault.kind == SC_SIM_register_null;
+    }
 }
 
 static void fire(struct lab *lab, uint32_t index) {
@@ -284,7 +289,7 @@ static void on_quiet(void *arg) {
     sc_sim_heal(lab->sim);
     for (uint32_t r = 0; r < lab->plan->core.world; r++) {
         struct seat *seat = &lab->seats[r];
-        seat->mark_at_quiet = seat->mark;
+        seat->commits_at_quiet = seat->commits;
         if (seat->ghost != NULL)
             life_kill(seat->ghost, "ghost killed");
         if (seat->paused_until_ns != 0) {

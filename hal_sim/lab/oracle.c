@@ -241,7 +241,7 @@ void oracle_end(struct lab *lab) {
             lab_violation(lab, r, "O6 is %s at the end, %llu ms after the last fault",
                           seat->life == NULL ? "not running" : sc_state_name(view.state),
                           (unsigned long long)((lab_now(lab) - lab->last_fault_ns) / MS));
-        else if (seat->mark == seat->mark_at_quiet)
+        else if (seat->commits == seat->commits_at_quiet)
             lab_violation(lab, r, "O6 is READY but has committed nothing since the faults ended");
     }
 }

@@ -243,6 +243,7 @@ void step_commit(struct life *life) {
     }
     app->step++;
     life->seat->mark = mark;
+    life->seat->commits++;
     if (mark > lab->result->steps)
         lab->result->steps = mark;
     lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_STEP,

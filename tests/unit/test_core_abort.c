@@ -103,6 +103,17 @@ static void progress_starts_the_clock_anew(void **state) {
     failed_with(SC_ABORT_STUCK);
 }
 
+static void an_op_behind_a_stuck_one_on_another_stream_excuses_nothing(void **state) {
+    (void)state;
+    ready(0, 2);
+    core_rig_submit_on(RIG_STREAM);
+    core_rig_submit_on(RIG_STREAM + 1);
+    core_rig_op(SC_EVENT_OP_STARTED, 1);
+    core_rig_comm_failed(SC_ASYNC_ERROR);
+    core_rig_live(abort_ns + 1);
+    failed_with(SC_ABORT_STUCK);
+}
+
 static void a_report_without_progress_leaves_the_clock_alone(void **state) {
     (void)state;
     lost_with_ops(1);
@@ -373,6 +384,7 @@ int main(void) {
         cmocka_unit_test(the_abort_has_no_deadline_while_an_op_waits),
         cmocka_unit_test(the_abort_of_an_idle_epoch_is_timed_from_the_loss),
         cmocka_unit_test(progress_starts_the_clock_anew),
+        cmocka_unit_test(an_op_behind_a_stuck_one_on_another_stream_excuses_nothing),
         cmocka_unit_test(a_report_without_progress_leaves_the_clock_alone),
         cmocka_unit_test(an_abort_that_a_dead_peer_holds_up_is_given_up),
         cmocka_unit_test(a_dead_peer_that_was_replaced_still_holds_it_up),
