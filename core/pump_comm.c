@@ -10,8 +10,8 @@ static void *ctx(const struct sc_pump *p) {
 }
 
 sc_status sc_pump_comm_open(struct sc_pump *p) {
-    // Recovery must never need memory that was not there at open.
-    if (p->config.core.world != 2)
+    // Recovery needs no memory that was not there at open; only a quarantine does, see abandon.
+    if (p->config.core.world != 2 || p->receive != 0)
         return SC_OK;
     return p->device->mem_alloc(ctx(p), p->config.core.capacity_bytes, &p->receive);
 }
@@ -20,7 +20,7 @@ void sc_pump_comm_close(struct sc_pump *p) {
     if (p->comm != 0 && !p->comm_aborted)
         (void)p->device->comm_abort(ctx(p), p->comm);
     // Memory that a communicator may still write to outlives us.
-    if (p->receive != 0 && !p->comm_lives && !p->comm_abandoned)
+    if (p->receive != 0 && !p->comm_lives)
         (void)p->device->mem_free(ctx(p), p->receive);
 }
 
@@ -47,7 +47,9 @@ void sc_pump_comm_create(struct sc_pump *p, uint64_t epoch) {
     p->comm_epoch = epoch;
     p->comm_told = p->comm_failed = p->comm_aborted = false;
     p->newest_number = 0;
-    sc_status status = p->device->comm_create(ctx(p), &spec, &p->comm);
+    sc_status status = sc_pump_comm_open(p);
+    if (status == SC_OK)
+        status = p->device->comm_create(ctx(p), &spec, &p->comm);
     if (status == SC_OK && p->comm != 0) {
         p->comm_lives = true;
         return;
@@ -78,8 +80,11 @@ void sc_pump_comm_abort(struct sc_pump *p, uint64_t epoch) {
 void sc_pump_comm_abandon(struct sc_pump *p) {
     if (p->comm != 0)
         (void)p->device->comm_abandon(ctx(p), p->comm);
-    p->comm_abandoned = true;
+    // The process that holds the abort up may thaw and write to the buffer it knew: that one is left
+    // alone from now on, and the next communicator gets another.
+    p->receive = 0;
     comm_ended(p);
+    p->comm_lives = false;
 }
 
 void sc_pump_comm_run(struct sc_pump *p) {

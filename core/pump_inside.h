@@ -69,7 +69,6 @@ struct sc_pump {
     bool comm_aborted;
     bool context_told;   // that failure was a lost context, which ends more than an epoch
     bool comm_lives;     // not known to have ended: its memory must stay
-    bool comm_abandoned; // one never will be known to have ended
     struct sc_comm_id id;
     uint64_t receive; // buffer of the pair exchange
     uint64_t receive_registration;

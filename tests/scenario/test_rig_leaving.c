@@ -87,6 +87,7 @@ static void an_abort_held_up_by_a_frozen_peer_is_quarantined_h6(void **state) {
     struct rig *rig = rig_start_world(2);
     (void)state;
     uint64_t epoch = rig_epoch(rig, 0);
+    const struct sc_sim_held before = rig_held(rig, 0);
     sc_sim_pause(rig->ranks[1].process);
     run_and_view(rig, 0,
                  rig->config.core.timing.silence_ns + rig->config.core.timing.abort_ns + SECOND);
@@ -95,6 +96,10 @@ static void an_abort_held_up_by_a_frozen_peer_is_quarantined_h6(void **state) {
     assert_int_equal(rig_held(rig, 0).quarantined, 1);
     sc_sim_resume(rig->ranks[1].process);
     rig_until(rig, 10 * SECOND, rig_is_ready_after(rig, epoch));
+    // The buffer that the thawed process may still write to is left alone; there is another.
+    const struct sc_sim_held after = rig_held(rig, 0);
+    assert_int_equal(after.allocations, before.allocations + 1);
+    assert_int_equal(after.device_bytes, before.device_bytes + rig->config.core.capacity_bytes);
     expect_traffic(rig);
     rig_finish(rig);
 }
