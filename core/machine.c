@@ -184,14 +184,14 @@ static void forget_parted(struct sc_core *c) {
     c->parting = 0;
 }
 
-sc_status sc_core_step(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
-    SC_ASSERT(in->type < SC_EVENT_COUNT && c->state < SC_STATE_COUNT);
-    SC_ASSERT(in->now_ns >= c->now_ns);
-    c->now_ns = in->now_ns;
+sc_status sc_core_step(struct sc_core *c, const struct sc_event *event, struct sc_actions *out) {
+    SC_ASSERT(event->type < SC_EVENT_COUNT && c->state < SC_STATE_COUNT);
+    SC_ASSERT(event->now_ns >= c->now_ns);
+    c->now_ns = event->now_ns;
     out->count = 0;
     if (c->parting != 0)
         forget_parted(c);
-    return cells[in->type][c->state](c, in, out);
+    return cells[event->type][c->state](c, event, out);
 }
 
 uint64_t sc_core_deadline(const struct sc_core *c) {
