@@ -39,7 +39,8 @@ struct sc_host {
     sc_status (*entropy)(void *ctx, void *out, size_t bytes);
 
     // The one function that blocks. Returns SC_OK when a link became ready, the device reported a
-    // change or wake was called; SC_TIMEOUT when `deadline_ns` passed first.
+    // change or wake was called; SC_TIMEOUT when `deadline_ns` passed first. It may tell of a link
+    // only once, until that is asked again: ask until the answer is SC_INPROGRESS, then wait.
     sc_status (*wait)(void *ctx, uint64_t deadline_ns);
 
     // Ends a wait, now or the next one. Any thread, and safe in a signal handler.
@@ -54,14 +55,16 @@ struct sc_link {
     void *ctx;
 
     // Binds and listens. SC_BIND when the address is taken or not ours, SC_UNREACHABLE when the
-    // name does not resolve. port is 1..65535.
+    // name does not resolve, SC_NO_MEMORY. port is 1..65535. May wait for the name service: it is
+    // called at open only.
     sc_status (*listen)(void *ctx, const char *host, uint16_t port, uint64_t *listener);
 
     // Takes the next incoming connection; SC_INPROGRESS when there is none.
     sc_status (*accept)(void *ctx, uint64_t listener, uint64_t *link);
 
     // Starts a connection. The name is resolved anew each time and `attempt` picks among its
-    // addresses in turn. SC_OK hands out a link that may still be connecting.
+    // addresses in turn. SC_OK hands out a link that may still be connecting. SC_NO_MEMORY, here or
+    // from connected, when there are too many.
     sc_status (*dial)(void *ctx, const char *host, uint16_t port, uint32_t attempt, uint64_t *link);
 
     // SC_OK once connected, SC_INPROGRESS while connecting, else why it failed (SC_REFUSED,
@@ -73,7 +76,7 @@ struct sc_link {
     sc_status (*send)(void *ctx, uint64_t link, const void *data, size_t bytes, size_t *sent);
 
     // Reads 1..bytes bytes. SC_INPROGRESS when there is nothing yet; SC_LINK_EOF after the last
-    // byte of an orderly end, and at once after a reset.
+    // byte of an orderly end. A reset may lose bytes that had arrived.
     sc_status (*recv)(void *ctx, uint64_t link, void *data, size_t bytes, size_t *received);
 
     // Ends a link or a listener. Unsent bytes may be lost. Closing 0 does nothing.

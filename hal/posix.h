@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// The real clock and the real sockets: sc_host and sc_link of one process, for one pump.
+//
+// Both tables belong to one object, so that host.wait sleeps on exactly the sockets that link handed
+// out, on the clock, and on wake. A wait tells of a socket once; asking it again (accept, connected,
+// send, recv) makes the next wait watch it again. So a link that nobody asks costs no spinning, and
+// whoever waits must first have asked until the answer was SC_INPROGRESS, as sc_pump_run does.
+//
+// One thread at a time, but for host.wake: any thread, or a signal handler, until destroy begins.
+#ifndef SC_HAL_POSIX_H
+#define SC_HAL_POSIX_H
+
+#include "hal/hal.h"
+
+#define SC_POSIX_HANDLES_MAX 256u // links and listeners at a time
+
+struct sc_posix;
+
+// An object without sockets. SC_NO_MEMORY when memory or descriptors are lacking.
+SC_MUST_USE sc_status sc_posix_create(struct sc_posix **out);
+
+// Closes every socket that is left and frees the object; both tables end with it. Waits for nobody:
+// a thread that still asks the name service ends by itself. NULL is allowed.
+void sc_posix_destroy(struct sc_posix *posix);
+
+// Clock: CLOCK_MONOTONIC. Entropy: the kernel's, never short; SC_DEVICE_ERROR when there is none.
+// wait: never SC_TIMEOUT before the deadline; SC_NO_MEMORY when the kernel cannot watch the sockets.
+const struct sc_host *sc_posix_host(struct sc_posix *posix);
+
+// TCP over IPv4 and IPv6. Beyond what hal.h says:
+//   listen     alone may wait for the name service. Of several addresses the first that binds is
+//              taken. Also SC_NO_MEMORY: no descriptor, no handle.
+//   accept     when descriptors or handles run out, newcomers are closed rather than left hanging,
+//              and waits leave the listener alone for 100 ms.
+//   dial       a name is resolved on a thread of its own, one name at a time; a dial of the name
+//              that is being resolved shares its answer. Also SC_NO_MEMORY, from connected too.
+//   connected  a connection that met itself, as can happen on a port of one's own machine where
+//              nobody listens, is SC_REFUSED.
+//   recv       what had arrived before a reset may still be handed out first.
+const struct sc_link *sc_posix_link(struct sc_posix *posix);
+
+// Says for people how the last dial that ended went, or else how far the first one is: the host, the
+// address tried, the resolver's or the socket's own word, and whether the address is a loopback one.
+// Returns `text`, cut to `bytes`, which must be at least 1.
+const char *sc_posix_last_dial(const struct sc_posix *posix, char *text, size_t bytes);
+
+#endif

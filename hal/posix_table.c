@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// Handles: the entry's index in the low byte, above it a generation that rises with each use, so
+// that no number ever comes back.
+#include "hal/posix_inside.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+_Static_assert(SC_POSIX_HANDLES_MAX == 256, "an index is one byte of a handle");
+
+void sc_posix_table_open(struct sc_posix *posix) {
+    for (uint32_t i = 0; i < SC_POSIX_HANDLES_MAX; i++) {
+        posix->entries[i].handle = i;
+        posix->entries[i].fd = -1;
+    }
+}
+
+struct sc_posix_entry *sc_posix_take(struct sc_posix *posix, enum sc_posix_state state) {
+    uint32_t i = 0;
+    while (i < SC_POSIX_HANDLES_MAX && posix->entries[i].state != SC_POSIX_FREE)
+        i++;
+    if (i == SC_POSIX_HANDLES_MAX)
+        return NULL;
+    posix->used = i >= posix->used ? i + 1 : posix->used;
+    struct sc_posix_entry *entry = &posix->entries[i];
+    *entry = (struct sc_posix_entry){
+        .handle = entry->handle + SC_POSIX_HANDLES_MAX, .state = state, .fd = -1};
+    return entry;
+}
+
+struct sc_posix_entry *sc_posix_find(struct sc_posix *posix, uint64_t handle) {
+    struct sc_posix_entry *entry = &posix->entries[handle % SC_POSIX_HANDLES_MAX];
+    return entry->state != SC_POSIX_FREE && entry->handle == handle ? entry : NULL;
+}
+
+void sc_posix_release(struct sc_posix *posix, struct sc_posix_entry *entry) {
+    if (entry->fd >= 0)
+        close(entry->fd);
+    free(entry->host);
+    entry->fd = -1;
+    entry->host = NULL;
+    entry->state = SC_POSIX_FREE;
+    while (posix->used > 0 && posix->entries[posix->used - 1].state == SC_POSIX_FREE)
+        posix->used--;
+}

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// From a name to a connection. This program is its own name service for names that end in ".test":
+// it answers when and as a test says. And it can make a dial meet itself.
+#include "core/assert.h"
+#include "tests/support/sockets_rig.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+// ---- the name service ----
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t change;
+    bool held;                // no answer before it is let go
+    uint32_t asked, answered; // how many times
+    int errors[8];            // of the first answers; 0: none
+    const char *addresses[4]; // of the others, in this order
+} service = {.lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
+
+static int literal(const char *address, struct addrinfo **out) {
+    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM};
+    return getaddrinfo(address, NULL, &hints, out);
+}
+
+static int answer(struct addrinfo **out) {
+    pthread_mutex_lock(&service.lock);
+    uint32_t question = service.asked++;
+    pthread_cond_broadcast(&service.change);
+    while (service.held)
+        pthread_cond_wait(&service.change, &service.lock);
+    service.answered++;
+    int error = question < 8 ? service.errors[question] : 0;
+    for (uint32_t i = 0; error == 0 && i < 4 && service.addresses[i] != NULL; i++) {
+        error = literal(service.addresses[i], out);
+        out = &(*out)->ai_next;
+    }
+    pthread_mutex_unlock(&service.lock);
+    return error;
+}
+
+int getaddrinfo(const char *name, const char *port, const struct addrinfo *hints,
+                struct addrinfo **out) {
+    union {
+        void *symbol;
+        int (*call)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    } next = {.symbol = dlsym(RTLD_NEXT, "getaddrinfo")};
+    const char *dot = strrchr(name, '.');
+    bool numeric = (hints->ai_flags & AI_NUMERICHOST) != 0;
+    if (numeric || dot == NULL || strcmp(dot, ".test") != 0)
+        return next.call(name, port, hints, out);
+    return answer(out);
+}
+
+static void hold_answers(bool held) {
+    pthread_mutex_lock(&service.lock);
+    service.held = held;
+    pthread_cond_broadcast(&service.change);
+    pthread_mutex_unlock(&service.lock);
+}
+
+static uint32_t asked(void) {
+    pthread_mutex_lock(&service.lock);
+    uint32_t times = service.asked;
+    pthread_mutex_unlock(&service.lock);
+    return times;
+}
+
+static void wait_until_asked(uint32_t times) {
+    pthread_mutex_lock(&service.lock);
+    while (service.asked < times)
+        pthread_cond_wait(&service.change, &service.lock);
+    pthread_mutex_unlock(&service.lock);
+}
+
+// ---- a dial that meets itself ----
+
+static bool meets_itself;
+
+// Given the very port it calls as its own, as the kernel's choice may happen to be.
+int connect(int fd, __CONST_SOCKADDR_ARG to, socklen_t bytes) {
+    union {
+        void *symbol;
+        int (*call)(int, const struct sockaddr *, socklen_t);
+    } next = {.symbol = dlsym(RTLD_NEXT, "connect")};
+    if (meets_itself) {
+        const int on = 1; // the port is reserved
+        SC_ASSERT(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0);
+        SC_ASSERT(bind(fd, to.__sockaddr__, bytes) == 0);
+    }
+    return next.call(fd, to.__sockaddr__, bytes);
+}
+
+// ---- the tests' common ground ----
+
+static uint32_t threads(void) {
+    uint32_t count = 0;
+    DIR *folder = opendir("/proc/self/task");
+    SC_ASSERT(folder != NULL);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+static void *nothing(void *arg) {
+    return arg;
+}
+
+static uint32_t threads_before, descriptors_before;
+
+static int begin(void **state) {
+    pthread_t thread;
+    (void)state;
+    // A sanitizer may start a thread of its own with the first one.
+    if (pthread_create(&thread, NULL, nothing, NULL) != 0 || pthread_join(thread, NULL) != 0)
+        return -1;
+    pthread_mutex_lock(&service.lock);
+    memset(service.errors, 0, sizeof service.errors);
+    memset(service.addresses, 0, sizeof service.addresses);
+    service.held = false;
+    service.asked = service.answered = 0;
+    service.addresses[0] = V4;
+    pthread_mutex_unlock(&service.lock);
+    meets_itself = false;
+    threads_before = threads();
+    descriptors_before = sockets_descriptors();
+    return 0;
+}
+
+// Whatever a test did: no thread and no descriptor stays.
+static int end(void **state) {
+    const uint64_t until_ns = sockets_now() + SOCKETS_LIMIT_NS;
+    (void)state;
+    while (threads() > threads_before && sockets_now() < until_ns)
+        sched_yield();
+    return threads() <= threads_before && sockets_descriptors() == descriptors_before ? 0 : -1;
+}
+
+static void dial_named(struct sockets_pair *p, const char *host, uint64_t *link) {
+    assert_int_equal(p->link->dial(p->link->ctx, host, p->port, 0, link), SC_OK);
+}
+
+static sc_status standing(struct sockets_pair *p, uint64_t link) {
+    return p->link->connected(p->link->ctx, link);
+}
+
+static void expect_said(struct sockets_pair *p, const char *host, const char *word) {
+    char text[512];
+    assert_string_equal(sc_posix_last_dial(p->posix, text, sizeof text), text);
+    if (strstr(text, host) == NULL || strstr(text, word) == NULL)
+        print_error("it says: %s\n", text);
+    assert_non_null(strstr(text, host));
+    assert_non_null(strstr(text, word));
+}
+
+static void stop_listening(struct sockets_pair *p) {
+    p->link->close(p->link->ctx, p->listener);
+}
+
+// ---- addresses ----
+
+static void nobody_there_is_refused(const char *address) {
+    struct sockets_pair p;
+    uint64_t link;
+    char byte = 0;
+    size_t moved;
+    sockets_pair_listen(&p, address);
+    expect_said(&p, "", "not dialled yet");
+    stop_listening(&p);
+    assert_int_equal(sockets_dial(&p, address, 0, &link), SC_REFUSED);
+    expect_said(&p, address, "Connection refused");
+    assert_int_equal(standing(&p, link), SC_REFUSED);
+    assert_int_equal(p.link->send(p.link->ctx, link, &byte, 1, &moved), SC_REFUSED);
+    assert_int_equal(p.link->recv(p.link->ctx, link, &byte, 1, &moved), SC_REFUSED);
+    p.link->close(p.link->ctx, link);
+    assert_int_equal(standing(&p, link), SC_INVALID);
+    sockets_pair_close(&p);
+}
+
+static void nobody_at_an_ipv4_address_is_refused(void **state) {
+    (void)state;
+    nobody_there_is_refused(V4);
+}
+
+static void nobody_at_an_ipv6_address_is_refused(void **state) {
+    (void)state;
+    nobody_there_is_refused(V6);
+}
+
+static void address_without_a_route_is_unreachable(void **state) {
+    struct sockets_pair p;
+    uint64_t link;
+    (void)state;
+    sockets_pair_listen(&p, V4);
+    assert_int_equal(sockets_dial(&p, "224.0.0.1", 0, &link), SC_UNREACHABLE); // a group's
+    expect_said(&p, "224.0.0.1", "unreachable");
+    sockets_pair_close(&p);
+}
+
+static void dial_of_nothing_is_invalid(void **state) {
+    struct sockets_pair p;
+    uint64_t link = 77;
+    (void)state;
+    sockets_pair_listen(&p, V4);
+    assert_int_equal(p.link->dial(p.link->ctx, NULL, p.port, 0, &link), SC_INVALID);
+    assert_int_equal(p.link->dial(p.link->ctx, "", p.port, 0, &link), SC_INVALID);
+    assert_int_equal(p.link->dial(p.link->ctx, V4, 0, 0, &link), SC_INVALID);
+    assert_int_equal(link, 77);
+    sockets_pair_close(&p);
+}
+
+static void meeting_itself_is_refused(const char *address) {
+    struct sockets_pair p;
+    uint64_t link;
+    sockets_pair_listen(&p, address);
+    stop_listening(&p);
+    meets_itself = true;
+    assert_int_equal(sockets_dial(&p, address, 0, &link), SC_REFUSED);
+    expect_said(&p, address, "met itself");
+    // It has let go of the port, though it is not closed.
+    assert_int_equal(p.link->listen(p.link->ctx, address, p.port, &p.listener), SC_OK);
+    p.link->close(p.link->ctx, link);
+    sockets_pair_close(&p);
+}
+
+static void dial_that_meets_itself_over_ipv4_is_refused(void **state) {
+    (void)state;
+    meeting_itself_is_refused(V4);
+}
+
+static void dial_that_meets_itself_over_ipv6_is_refused(void **state) {
+    (void)state;
+    meeting_itself_is_refused(V6);
+}
+
+static void attempts_take_the_addresses_in_turn(void **state) {
+    static const char *const said[] = {"address ::1 ", "address 127.0.0.2 ", "address 127.0.0.1 "};
+    struct sockets_pair p;
+    (void)state;
+    sockets_pair_listen(&p, V4);
+    service.addresses[0] = V6;
+    service.addresses[1] = "127.0.0.2";
+    service.addresses[2] = V4;
+    for (uint32_t attempt = 0; attempt < 7; attempt++) {
+        uint64_t link;
+        sc_status status = sockets_dial(&p, "many.test", attempt, &link);
+        assert_true((status == SC_OK) == (attempt % 3 == 2)); // only one of them has a listener
+        expect_said(&p, "many.test", said[attempt % 3]);
+        p.link->close(p.link->ctx, link);
+    }
+    sockets_pair_close(&p);
+}
+
+static void loopback_address_is_said_to_be_one_b6(void **state) {
+    static const char *const loopbacks[] = {V4, "127.0.1.1", "::ffff:127.0.0.1"};
+    struct sockets_pair p;
+    (void)state;
+    sockets_pair_listen(&p, V4);
+    stop_listening(&p);
+    for (uint32_t i = 0; i < sizeof loopbacks / sizeof loopbacks[0]; i++) {
+        uint64_t link;
+        service.addresses[0] = loopbacks[i];
+        assert_true(sockets_dial(&p, "master.test", 0, &link) != SC_OK);
+        expect_said(&p, "master.test", "loopback");
+        expect_said(&p, "master.test", loopbacks[i]);
+        p.link->close(p.link->ctx, link);
+    }
+    sockets_pair_close(&p);
+}
+
+// ---- names ----
+
+static void name_is_resolved_anew_each_time_b5(void **state) {
+    static const int errors[] = {EAI_AGAIN, EAI_AGAIN, EAI_AGAIN, EAI_NONAME, EAI_NONAME};
+    struct sockets_pair p;
+    uint64_t link;
+    (void)state;
+    sockets_pair_listen(&p, V4);
+    memcpy(service.errors, errors, sizeof errors);
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_int_equal(sockets_dial(&p, "late.test", i, &link), SC_UNREACHABLE);
+        expect_said(&p, "late.test", gai_strerror(errors[i]));
+        p.link->close(p.link->ctx, link);
+    }
+    assert_int_equal(sockets_dial(&p, "late.test", 5, &link), SC_OK);
+    expect_said(&p, "late.test", "connected");
+    assert_int_equal(asked(), 6);
+    sockets_pair_close(&p);
+}
+
+static void name_that_does_not_exist_is_unreachable(void **state) {
+    struct sockets_pair p;
+    uint64_t link;
+    (void)state;
+    sockets_pair_listen(&p, V4);
+    assert_int_equal(sockets_dial(&p, "nobody.invalid", 0, &link), SC_UNREACHABLE);
+    expect_said(&p, "nobody.invalid", "name service: ");
+    sockets_pair_close(&p);
+}
+
+static void slow_name_service_blocks_nobody(void **state) {
+    struct sockets_pair p;
+    uint64_t link;
+    char byte = 0;
+    size_t moved;
+    (void)state;
+    sockets_pair_listen(&p, V4);
+    hold_answers(true);
+    dial_named(&p, "slow.test", &link);
+    wait_until_asked(1);
+    assert_int_equal(standing(&p, link), SC_INPROGRESS);
+    assert_int_equal(p.link->send(p.link->ctx, link, &byte, 1, &moved), SC_INPROGRESS);
+    assert_int_equal(p.link->recv(p.link->ctx, link, &byte, 1, &moved), SC_INPROGRESS);
+    assert_int_equal(p.host->wait(p.host->ctx, 0), SC_TIMEOUT);
+    expect_said(&p, "slow.test", "no answer yet");
+    hold_answers(false);
+    assert_int_equal(p.host->wait(p.host->ctx, sockets_now() + SOCKETS_LIMIT_NS), SC_OK);
+    assert_int_equal(sockets_follow(&p, link), SC_OK);
+    sockets_pair_close(&p);
+}
+
+static void dial_closed_while_resolving_is_forgotten(void **state) {
+    struct sockets_pair p;
+    uint64_t link, second;
+    (void)state;
+    sockets_pair_listen(&p, V4);
+    hold_answers(true);
+    dial_named(&p, "slow.test", &link);
+    wait_until_asked(1);
+    p.link->close(p.link->ctx, link);
+    expect_said(&p, "slow.test", "given up without an answer");
+    assert_int_equal(standing(&p, link), SC_INVALID);
+    hold_answers(false);
+    assert_int_equal(p.host->wait(p.host->ctx, sockets_now() + SOCKETS_LIMIT_NS), SC_OK);
+    // Its answer came too early for the next dial, which asks anew.
+    assert_int_equal(sockets_dial(&p, "slow.test", 0, &second), SC_OK);
+    assert_int_equal(asked(), 2);
+    sockets_pair_close(&p);
+}
+
+static void object_may_end_while_resolving(void **state) {
+    struct sockets_pair p;
+    uint64_t link;
+    (void)state;
+    sockets_pair_listen(&p, V4);
+    hold_answers(true);
+    dial_named(&p, "slow.test", &link);
+    wait_until_asked(1);
+    sockets_pair_close(&p);
+    assert_int_equal(sockets_descriptors(), descriptors_before);
+    hold_answers(false); // the thread ends by itself, as the teardown demands
+}
+
+static void one_name_is_resolved_at_a_time(void **state) {
+    struct sockets_pair p;
+    uint64_t links[3];
+    (void)state;
+    sockets_pair_listen(&p, V4);
+    hold_answers(true);
+    dial_named(&p, "one.test", &links[0]);
+    dial_named(&p, "one.test", &links[1]); // shares the answer
+    dial_named(&p, "two.test", &links[2]); // waits for its turn
+    wait_until_asked(1);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(standing(&p, links[i]), SC_INPROGRESS);
+    assert_int_equal(threads(), threads_before + 1);
+    hold_answers(false);
+    for (uint32_t i = 3; i-- > 0;)
+        assert_int_equal(sockets_follow(&p, links[i]), SC_OK);
+    assert_int_equal(asked(), 2);
+    sockets_pair_close(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(nobody_at_an_ipv4_address_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(nobody_at_an_ipv6_address_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(address_without_a_route_is_unreachable, begin, end),
+        cmocka_unit_test_setup_teardown(dial_of_nothing_is_invalid, begin, end),
+        cmocka_unit_test_setup_teardown(dial_that_meets_itself_over_ipv4_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(dial_that_meets_itself_over_ipv6_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(attempts_take_the_addresses_in_turn, begin, end),
+        cmocka_unit_test_setup_teardown(loopback_address_is_said_to_be_one_b6, begin, end),
+        cmocka_unit_test_setup_teardown(name_is_resolved_anew_each_time_b5, begin, end),
+        cmocka_unit_test_setup_teardown(name_that_does_not_exist_is_unreachable, begin, end),
+        cmocka_unit_test_setup_teardown(slow_name_service_blocks_nobody, begin, end),
+        cmocka_unit_test_setup_teardown(dial_closed_while_resolving_is_forgotten, begin, end),
+        cmocka_unit_test_setup_teardown(object_may_end_while_resolving, begin, end),
+        cmocka_unit_test_setup_teardown(one_name_is_resolved_at_a_time, begin, end),
+    };
+    setenv("RES_OPTIONS", "timeout:1 attempts:1", 1); // where a name service is told but not there
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
