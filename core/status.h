@@ -51,7 +51,7 @@
     X(COMM_FAILED,    LOCAL,    "the communicator could not be created")                           \
     X(DEVICE_ERROR,   LOCAL,    "a device call failed")                                            \
     X(NO_MEMORY,      LOCAL,    "memory could not be allocated")                                   \
-    X(BIND,           LOCAL,    "the coordinator's address cannot be bound: taken, or not ours")                       \
+    X(BIND,           LOCAL,    "the coordinator's address cannot be bound: taken, or not ours")   \
     X(ABORT_STUCK,    TERMINAL, "the communicator's abort never returned; restart the process")    \
     X(CONTEXT_LOST,   TERMINAL, "the device context is corrupt; restart the process")              \
     X(FENCED,         TERMINAL, "another process took this rank's place while it was away")        \

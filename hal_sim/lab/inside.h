@@ -136,49 +136,49 @@ struct lab {
 };
 
 // lab.c
-void lab_trace(struct lab *lab, struct sc_trace_entry entry);
-void lab_violation(struct lab *lab, uint32_t rank, const char *format, ...)
+void sc_lab_trace(struct lab *lab, struct sc_trace_entry entry);
+void sc_lab_violation(struct lab *lab, uint32_t rank, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-uint64_t lab_now(const struct lab *lab);
-uint64_t lab_draw(struct lab *lab, uint64_t min, uint64_t max);
+uint64_t sc_lab_now(const struct lab *lab);
+uint64_t sc_lab_draw(struct lab *lab, uint64_t min, uint64_t max);
 // Fires what is due for a submit or a mark of `rank`; true when its process is gone afterwards.
-bool lab_fire_at_op(struct lab *lab, uint32_t rank, uint64_t mark, uint64_t op);
-bool lab_fire_at_mark(struct lab *lab, uint32_t rank, uint64_t mark);
+bool sc_lab_fire_at_op(struct lab *lab, uint32_t rank, uint64_t mark, uint64_t op);
+bool sc_lab_fire_at_mark(struct lab *lab, uint32_t rank, uint64_t mark);
 
 // life.c
-struct life *life_spawn(struct seat *seat);
-void life_kill(struct life *life, const char *why);
+struct life *sc_life_spawn(struct seat *seat);
+void sc_life_kill(struct life *life, const char *why);
 // An orderly end: what is left behind is judged.
-void life_exit(struct life *life, const char *why);
-void life_run(struct life *life);
+void sc_life_exit(struct life *life, const char *why);
+void sc_life_run(struct life *life);
 
 // step.c
-void step_begin(struct life *life);
-bool step_run(struct life *life); // false: the process may have ended, or its epoch
-void step_finish(struct life *life);
-void step_commit(struct life *life);
+void sc_step_begin(struct life *life);
+bool sc_step_run(struct life *life); // false: the process may have ended, or its epoch
+void sc_step_finish(struct life *life);
+void sc_step_commit(struct life *life);
 
 // app.c
-#define LAB_RELEASE_NS 20000000ull // an application lets go of a useless capture within 20 ms
-void app_lose(struct life *life);  // its epoch is over
-void app_refused(struct life *life, sc_status status); // … or it made a wrong call
-void app_release_capture(struct life *life);
-sc_status app_open(struct life *life);
-void app_close(struct life *life); // frees what is the application's
+#define LAB_RELEASE_NS 20000000ull   // an application lets go of a useless capture within 20 ms
+void sc_app_lose(struct life *life); // its epoch is over
+void sc_app_refused(struct life *life, sc_status status); // … or it made a wrong call
+void sc_app_release_capture(struct life *life);
+sc_status sc_app_open(struct life *life);
+void sc_app_close(struct life *life); // frees what is the application's
 // Looks at what has happened and goes on; returns when it next has something to do.
-uint64_t app_run(struct life *life);
-void app_completed(struct life *life, uint64_t epoch, uint64_t number, uint64_t seq);
+uint64_t sc_app_run(struct life *life);
+void sc_app_completed(struct life *life, uint64_t epoch, uint64_t number, uint64_t seq);
 // Highest seq of the epoch up to which every op is known to have completed.
-uint64_t app_completed_seq(const struct life *life);
-void app_lost(struct life *life, uint64_t epoch, uint64_t first, uint64_t last);
+uint64_t sc_app_completed_seq(const struct life *life);
+void sc_app_lost(struct life *life, uint64_t epoch, uint64_t first, uint64_t last);
 
 // oracle.c
-void oracle_state(struct life *life, const struct sc_action *notice);
-void oracle_ready(struct life *life, const struct sc_recovery *record);
-void oracle_submitted(struct life *life, uint64_t seq, uint64_t tag);
-void oracle_fault(struct lab *lab, uint64_t disturbs_links_ns); // 0: it does not
-void oracle_time(struct lab *lab);
-void oracle_end(struct lab *lab);
-void oracle_exit(struct life *life);
+void sc_oracle_state(struct life *life, const struct sc_action *notice);
+void sc_oracle_ready(struct life *life, const struct sc_recovery *record);
+void sc_oracle_submitted(struct life *life, uint64_t seq, uint64_t tag);
+void sc_oracle_fault(struct lab *lab, uint64_t disturbs_links_ns); // 0: it does not
+void sc_oracle_time(struct lab *lab);
+void sc_oracle_end(struct lab *lab);
+void sc_oracle_exit(struct life *life);
 
 #endif

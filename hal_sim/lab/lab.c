@@ -11,11 +11,11 @@
 #define MS 1000000ull
 #define SECOND (1000ull * MS)
 
-uint64_t lab_now(const struct lab *lab) {
+uint64_t sc_lab_now(const struct lab *lab) {
     return sc_sim_now_ns(lab->sim);
 }
 
-uint64_t lab_draw(struct lab *lab, uint64_t min, uint64_t max) {
+uint64_t sc_lab_draw(struct lab *lab, uint64_t min, uint64_t max) {
     uint64_t z = lab->random += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -31,8 +31,8 @@ static void meet_expectation(struct lab *lab, const struct sc_trace_entry *entry
         lab->expect_met++;
 }
 
-void lab_trace(struct lab *lab, struct sc_trace_entry entry) {
-    entry.now_ns = lab_now(lab);
+void sc_lab_trace(struct lab *lab, struct sc_trace_entry entry) {
+    entry.now_ns = sc_lab_now(lab);
     lab->result->hash = sc_trace_hash(lab->result->hash, &entry);
     if (lab->options != NULL && lab->options->on_trace != NULL)
         lab->options->on_trace(lab->options->arg, &entry);
@@ -40,7 +40,7 @@ void lab_trace(struct lab *lab, struct sc_trace_entry entry) {
         meet_expectation(lab, &entry);
 }
 
-void lab_violation(struct lab *lab, uint32_t rank, const char *format, ...) {
+void sc_lab_violation(struct lab *lab, uint32_t rank, const char *format, ...) {
     char text[400];
     va_list args;
     va_start(args, format);
@@ -51,13 +51,14 @@ void lab_violation(struct lab *lab, uint32_t rank, const char *format, ...) {
         snprintf(whose, sizeof whose, " rank %u", rank);
     if (lab->result->violations++ == 0)
         snprintf(lab->result->violation, sizeof lab->result->violation, "at %llu.%06llu s%s: %s",
-                 (unsigned long long)(lab_now(lab) / SECOND),
-                 (unsigned long long)(lab_now(lab) % SECOND / 1000), whose, text);
-    lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_VIOLATION, .rank = rank, .text = text});
+                 (unsigned long long)(sc_lab_now(lab) / SECOND),
+                 (unsigned long long)(sc_lab_now(lab) % SECOND / 1000), whose, text);
+    sc_lab_trace(lab,
+                 (struct sc_trace_entry){.kind = SC_TRACE_VIOLATION, .rank = rank, .text = text});
 }
 
 static void on_sim_violation(void *arg, uint32_t rank, const char *text) {
-    lab_violation(arg, rank, "O4 simulator: %s", text);
+    sc_lab_violation(arg, rank, "O4 simulator: %s", text);
 }
 
 // ---- the supervisor ----
@@ -67,16 +68,16 @@ static void respawn_in(struct seat *seat, uint64_t delay_ns);
 static void on_respawn(void *arg) {
     struct seat *seat = arg;
     struct lab *lab = seat->lab;
-    if (lab->ending || !seat->wanted || lab_now(lab) < seat->respawn_at_ns)
+    if (lab->ending || !seat->wanted || sc_lab_now(lab) < seat->respawn_at_ns)
         return;
     seat->wanted = false;
-    if (seat->life == NULL && life_spawn(seat) == NULL)
+    if (seat->life == NULL && sc_life_spawn(seat) == NULL)
         respawn_in(seat, 500 * MS); // it could not open; a supervisor tries again
 }
 
 static void respawn_in(struct seat *seat, uint64_t delay_ns) {
     seat->wanted = true;
-    seat->respawn_at_ns = lab_now(seat->lab) + delay_ns;
+    seat->respawn_at_ns = sc_lab_now(seat->lab) + delay_ns;
     sc_sim_at(seat->lab->sim, seat->respawn_at_ns, on_respawn, seat);
 }
 
@@ -86,7 +87,7 @@ static void supervise(struct lab *lab) {
     for (uint32_t r = 0; r < plan->core.world && plan->respawn_max_ns != 0; r++) {
         struct seat *seat = &lab->seats[r];
         if (seat->life == NULL && !seat->wanted && !seat->left)
-            respawn_in(seat, lab_draw(lab, plan->respawn_min_ns, plan->respawn_max_ns));
+            respawn_in(seat, sc_lab_draw(lab, plan->respawn_min_ns, plan->respawn_max_ns));
     }
 }
 
@@ -94,7 +95,7 @@ static void supervise(struct lab *lab) {
 
 static void on_unpause(void *arg) {
     struct seat *seat = arg;
-    if (lab_now(seat->lab) < seat->paused_until_ns)
+    if (sc_lab_now(seat->lab) < seat->paused_until_ns)
         return;
     seat->paused_until_ns = 0;
     struct life *lives[] = {seat->life, seat->ghost};
@@ -103,7 +104,7 @@ static void on_unpause(void *arg) {
             continue;
         lives[i]->paused = false;
         sc_sim_resume(lives[i]->process);
-        sc_sim_timer(lives[i]->process, lab_now(seat->lab));
+        sc_sim_timer(lives[i]->process, sc_lab_now(seat->lab));
     }
 }
 
@@ -112,7 +113,7 @@ static bool pause_seat(struct seat *seat, uint64_t duration_ns) {
         return false;
     seat->life->paused = true;
     sc_sim_pause(seat->life->process);
-    seat->paused_until_ns = lab_now(seat->lab) + duration_ns;
+    seat->paused_until_ns = sc_lab_now(seat->lab) + duration_ns;
     sc_sim_at(seat->lab->sim, seat->paused_until_ns, on_unpause, seat);
     return true;
 }
@@ -129,7 +130,7 @@ static bool replace_seat(struct seat *seat, uint64_t duration_ns) {
 static bool close_seat(struct seat *seat, bool final, uint64_t away_ns) {
     if (seat->life == NULL || seat->life->paused)
         return false;
-    sc_sim_timer(seat->life->process, lab_now(seat->lab));
+    sc_sim_timer(seat->life->process, sc_lab_now(seat->lab));
     if (sc_pump_close(seat->life->pump, final) != SC_OK)
         return false;
     seat->life->app.phase = APP_CLOSED;
@@ -148,7 +149,7 @@ static bool reconnect_seat(struct seat *seat) {
     if (view.state != SC_STATE_READY)
         return false;
     bool done = sc_pump_reconnect(seat->life->pump, view.epoch, 7) == SC_OK;
-    sc_sim_timer(seat->life->process, lab_now(seat->lab));
+    sc_sim_timer(seat->life->process, sc_lab_now(seat->lab));
     return done;
 }
 
@@ -175,7 +176,7 @@ static bool act_entry(struct lab *lab, const struct sc_plan_entry *entry) {
     case SC_PLAN_fault: return sc_sim_inject(lab->sim, &entry->fault);
     case SC_PLAN_kill:
         if (seat->life != NULL)
-            life_kill(seat->life, "killed");
+            sc_life_kill(seat->life, "killed");
         else
             return false;
         return true;
@@ -190,7 +191,7 @@ static bool act_entry(struct lab *lab, const struct sc_plan_entry *entry) {
     case SC_PLAN_reconnect: return reconnect_seat(seat);
     case SC_PLAN_stall:
         if (seat->life != NULL)
-            seat->life->app.stalled_until_ns = lab_now(lab) + entry->duration_ns;
+            seat->life->app.stalled_until_ns = sc_lab_now(lab) + entry->duration_ns;
         return seat->life != NULL;
     case SC_PLAN_slow_kernel:
         if (seat->life != NULL)
@@ -210,7 +211,7 @@ static void note_entry(struct lab *lab, const struct sc_plan_entry *entry) {
     bool harmless = entry->verb == SC_PLAN_restart || entry->verb == SC_PLAN_heal ||
                     (delays && lab->plan->core.timing.behind_ns == 0);
     if (!harmless)
-        oracle_fault(lab, disturbance(lab, entry));
+        sc_oracle_fault(lab, disturbance(lab, entry));
     if (entry->verb != SC_PLAN_fault)
         return;
     const struct seat *seat = &lab->seats[entry->fault.a];
@@ -233,17 +234,17 @@ static void fire(struct lab *lab, uint32_t index) {
     lab->fired[index] = true;
     // Told before it is done, so that the trace reads in the order of cause and effect.
     if (sc_plan_entry_text(entry, text, sizeof text))
-        lab_trace(lab, (struct sc_trace_entry){
-                           .kind = SC_TRACE_FAULT, .rank = SC_RANK_NONE, .text = text});
+        sc_lab_trace(lab, (struct sc_trace_entry){
+                              .kind = SC_TRACE_FAULT, .rank = SC_RANK_NONE, .text = text});
     note_entry(lab, entry);
     if (act_entry(lab, entry)) {
         if (entry->verb == SC_PLAN_fault)
             lab->result->faults[entry->fault.kind]++;
         lab->result->verbs[entry->verb]++;
     } else {
-        lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_FAULT,
-                                               .rank = SC_RANK_NONE,
-                                               .text = "found nothing to strike"});
+        sc_lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_FAULT,
+                                                  .rank = SC_RANK_NONE,
+                                                  .text = "found nothing to strike"});
     }
     fire_followers(lab, index);
 }
@@ -261,7 +262,7 @@ static void schedule(struct lab *lab, uint32_t index, uint64_t at_ns) {
 static void fire_followers(struct lab *lab, uint32_t index) {
     const struct sc_plan *plan = lab->plan;
     if (index + 1 < plan->entries_count && plan->entries[index + 1].trigger == SC_PLAN_AFTER)
-        schedule(lab, index + 1, lab_now(lab) + plan->entries[index + 1].time_ns);
+        schedule(lab, index + 1, sc_lab_now(lab) + plan->entries[index + 1].time_ns);
 }
 
 static bool fire_where(struct lab *lab, enum sc_plan_trigger trigger, uint32_t rank, uint64_t mark,
@@ -275,11 +276,11 @@ static bool fire_where(struct lab *lab, enum sc_plan_trigger trigger, uint32_t r
     return lab->seats[rank].life != before;
 }
 
-bool lab_fire_at_op(struct lab *lab, uint32_t rank, uint64_t mark, uint64_t op) {
+bool sc_lab_fire_at_op(struct lab *lab, uint32_t rank, uint64_t mark, uint64_t op) {
     return fire_where(lab, SC_PLAN_AT_OP, rank, mark, op);
 }
 
-bool lab_fire_at_mark(struct lab *lab, uint32_t rank, uint64_t mark) {
+bool sc_lab_fire_at_mark(struct lab *lab, uint32_t rank, uint64_t mark) {
     return fire_where(lab, SC_PLAN_AT_MARK, rank, mark, 0);
 }
 
@@ -291,9 +292,9 @@ static void on_quiet(void *arg) {
         struct seat *seat = &lab->seats[r];
         seat->commits_at_quiet = seat->commits;
         if (seat->ghost != NULL)
-            life_kill(seat->ghost, "ghost killed");
+            sc_life_kill(seat->ghost, "ghost killed");
         if (seat->paused_until_ns != 0) {
-            seat->paused_until_ns = lab_now(lab);
+            seat->paused_until_ns = sc_lab_now(lab);
             on_unpause(seat);
         }
     }
@@ -314,7 +315,7 @@ static void play(struct lab *lab) {
     const struct sc_plan *plan = lab->plan;
     for (uint32_t r = 0; r < plan->core.world; r++) {
         lab->seats[r] = (struct seat){.lab = lab, .rank = r};
-        respawn_in(&lab->seats[r], lab_draw(lab, 0, 50 * MS));
+        respawn_in(&lab->seats[r], sc_lab_draw(lab, 0, 50 * MS));
     }
     for (uint32_t i = 0; i < plan->entries_count; i++)
         if (plan->entries[i].trigger == SC_PLAN_AT_TIME)
@@ -323,13 +324,13 @@ static void play(struct lab *lab) {
     while (sc_sim_step(lab->sim, plan->duration_ns) && !all_steps_done(lab)) {
         if (lab->vacant)
             supervise(lab);
-        oracle_time(lab);
+        sc_oracle_time(lab);
     }
 }
 
 static void close_all(struct lab *lab) {
     const struct sc_plan *plan = lab->plan;
-    uint64_t until = lab_now(lab) + 2 * plan->core.timing.abort_ns + SECOND;
+    uint64_t until = sc_lab_now(lab) + 2 * plan->core.timing.abort_ns + SECOND;
     lab->ending = true;
     for (uint32_t r = 0; r < plan->core.world; r++)
         (void)close_seat(&lab->seats[r], true, 0);
@@ -338,11 +339,11 @@ static void close_all(struct lab *lab) {
     for (uint32_t r = 0; r < plan->core.world; r++) {
         struct life *life = lab->seats[r].life;
         if (life != NULL)
-            lab_violation(lab, r, "O9 close did not end it: it is %s",
-                          sc_state_name((enum sc_state)life->state));
+            sc_lab_violation(lab, r, "O9 close did not end it: it is %s",
+                             sc_state_name((enum sc_state)life->state));
         for (uint32_t i = 0; i < LAB_LIVES; i++)
             if ((life = i == 0 ? lab->seats[r].life : lab->seats[r].ghost) != NULL)
-                life_kill(life, "killed at the end");
+                sc_life_kill(life, "killed at the end");
     }
 }
 
@@ -362,12 +363,12 @@ sc_status sc_lab_run(const struct sc_plan *plan, const struct sc_lab_options *op
     sc_status status = sc_sim_create(&sim, &lab->sim);
     if (status == SC_OK) {
         play(lab);
-        result->ended_ns = lab_now(lab);
-        oracle_end(lab);
+        result->ended_ns = sc_lab_now(lab);
+        sc_oracle_end(lab);
         close_all(lab);
         if (lab->expect_met < plan->expect_count)
-            lab_violation(lab, SC_RANK_NONE, "expected line %u is not in the trace: %s",
-                          lab->expect_met + 1, plan->expect[lab->expect_met]);
+            sc_lab_violation(lab, SC_RANK_NONE, "expected line %u is not in the trace: %s",
+                             lab->expect_met + 1, plan->expect[lab->expect_met]);
         sc_sim_destroy(lab->sim);
     }
     free(lab);

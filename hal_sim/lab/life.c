@@ -14,7 +14,7 @@ static bool is_former(const struct life *life) {
 
 static void on_breach(void *arg, const char *text) {
     struct life *life = arg;
-    lab_violation(life->seat->lab, life->seat->rank, "O4 contract: %s", text);
+    sc_lab_violation(life->seat->lab, life->seat->rank, "O4 contract: %s", text);
 }
 
 static void on_notice(void *arg, const struct sc_action *notice) {
@@ -28,29 +28,29 @@ static void on_notice(void *arg, const struct sc_action *notice) {
     if (life->pump != NULL) // not yet while it opens
         sc_pump_view(life->pump, &view);
     bool caused = notice->kind == SC_NOTICE_STATE && notice->status != SC_OK && life->pump != NULL;
-    lab_trace(life->seat->lab, (struct sc_trace_entry){.kind = SC_TRACE_NOTICE,
-                                                       .rank = life->seat->rank,
-                                                       .former = is_former(life),
-                                                       .epoch = notice->epoch,
-                                                       .notice = notice,
-                                                       .cause = caused ? &view.cause : NULL});
+    sc_lab_trace(life->seat->lab, (struct sc_trace_entry){.kind = SC_TRACE_NOTICE,
+                                                          .rank = life->seat->rank,
+                                                          .former = is_former(life),
+                                                          .epoch = notice->epoch,
+                                                          .notice = notice,
+                                                          .cause = caused ? &view.cause : NULL});
     if (notice->kind == SC_NOTICE_STATE)
-        oracle_state(life, notice);
+        sc_oracle_state(life, notice);
     if (notice->kind == SC_NOTICE_BREACH)
-        lab_violation(life->seat->lab, life->seat->rank, "O4 rank %u broke the protocol",
-                      notice->rank);
+        sc_lab_violation(life->seat->lab, life->seat->rank, "O4 rank %u broke the protocol",
+                         notice->rank);
 }
 
 static void on_complete(void *arg, uint64_t epoch, uint64_t number, uint64_t seq) {
-    app_completed(arg, epoch, number, seq);
+    sc_app_completed(arg, epoch, number, seq);
 }
 
 static void on_lost(void *arg, uint64_t epoch, uint64_t first, uint64_t last) {
-    app_lost(arg, epoch, first, last);
+    sc_app_lost(arg, epoch, first, last);
 }
 
 static void on_wake(void *arg) {
-    life_run(arg);
+    sc_life_run(arg);
 }
 
 static sc_status open_pump(struct life *life, char *why, size_t why_bytes) {
@@ -89,12 +89,13 @@ static void bury(struct life *life) {
 }
 
 static void trace_life(struct life *life, enum sc_trace_kind kind, const char *text) {
-    lab_trace(life->seat->lab,
-              (struct sc_trace_entry){
-                  .kind = kind, .rank = life->seat->rank, .former = is_former(life), .text = text});
+    sc_lab_trace(life->seat->lab, (struct sc_trace_entry){.kind = kind,
+                                                          .rank = life->seat->rank,
+                                                          .former = is_former(life),
+                                                          .text = text});
 }
 
-struct life *life_spawn(struct seat *seat) {
+struct life *sc_life_spawn(struct seat *seat) {
     struct lab *lab = seat->lab;
     struct life *life = calloc(1, sizeof *life);
     if (life == NULL)
@@ -107,7 +108,7 @@ struct life *life_spawn(struct seat *seat) {
     trace_life(life, SC_TRACE_SPAWN, "");
     if (sc_sim_spawn(lab->sim, seat->rank, on_wake, life, &life->process) != SC_OK ||
         sc_hal_check_create(sc_sim_device(life->process), &checked, &life->check) != SC_OK ||
-        open_pump(life, why, sizeof why) != SC_OK || app_open(life) != SC_OK) {
+        open_pump(life, why, sizeof why) != SC_OK || sc_app_open(life) != SC_OK) {
         trace_life(life, SC_TRACE_SPAWN, why);
         bury(life);
         return NULL;
@@ -115,44 +116,44 @@ struct life *life_spawn(struct seat *seat) {
     struct sc_core_view view;
     sc_pump_view(life->pump, &view);
     life->incarnation = view.incarnation;
-    sc_sim_timer(life->process, lab_now(lab));
+    sc_sim_timer(life->process, sc_lab_now(lab));
     return life;
 }
 
-void life_kill(struct life *life, const char *why) {
+void sc_life_kill(struct life *life, const char *why) {
     trace_life(life, SC_TRACE_END, why);
     sc_sim_kill(life->process);
     bury(life);
 }
 
-void life_exit(struct life *life, const char *why) {
+void sc_life_exit(struct life *life, const char *why) {
     struct sc_sim_held held;
     trace_life(life, SC_TRACE_END, why);
     sc_sim_held(life->process, &held);
     // What a communicator may still touch is the process's to the end; here that end is near.
     if (held.communicators == 0 && held.quarantined == 0)
-        app_close(life);
+        sc_app_close(life);
     sc_pump_destroy(life->pump);
     life->pump = NULL;
-    oracle_exit(life);
+    sc_oracle_exit(life);
     bury(life);
 }
 
-void life_run(struct life *life) {
+void sc_life_run(struct life *life) {
     struct seat *seat = life->seat;
     uint64_t at = SC_NEVER_NS;
     for (uint32_t runs = 0; runs < RUNS_MAX; runs++) {
         uint64_t pump_at = sc_pump_run(life->pump);
-        uint64_t app_at = app_run(life);
+        uint64_t app_at = sc_app_run(life);
         if (seat->life != life && seat->ghost != life)
             return; // it ended in there
         if (life->paused)
             return; // its thread stands still where it was
         at = pump_at < app_at ? pump_at : app_at;
-        if (app_at > lab_now(seat->lab))
+        if (app_at > sc_lab_now(seat->lab))
             break;
     }
     if (sc_sim_group_depth(life->process) != 0)
-        lab_violation(seat->lab, seat->rank, "O4 a group was left open");
+        sc_lab_violation(seat->lab, seat->rank, "O4 a group was left open");
     sc_sim_timer(life->process, at);
 }

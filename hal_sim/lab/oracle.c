@@ -32,27 +32,27 @@ static void left_ready(struct life *life, const struct sc_action *notice) {
     seat->left_epoch = notice->epoch;
     bool entered = life->app.epoch == notice->epoch; // or it was over before the application saw it
     seat->left_submitted = entered ? life->submitted + life->app.submitting : 0;
-    seat->left_completed = entered ? app_completed_seq(life) : 0;
+    seat->left_completed = entered ? sc_app_completed_seq(life) : 0;
     if (lab->struck) {
         lab->struck = false;
         lab->recovering = true;
-        lab->result->detect_ns = lab_now(lab) - lab->result->fault_ns;
+        lab->result->detect_ns = sc_lab_now(lab) - lab->result->fault_ns;
     }
     if (!lab->any_fault && !lab->ending)
-        lab_violation(lab, seat->rank, "O8 left READY with %s though nothing went wrong",
-                      sc_status_name((sc_status)notice->status));
+        sc_lab_violation(lab, seat->rank, "O8 left READY with %s though nothing went wrong",
+                         sc_status_name((sc_status)notice->status));
     struct epoch_seen *seen = find_epoch(lab, notice->epoch);
     if (seen == NULL)
         return;
     seen->out[seat->rank] = true;
     if (seen->left_ns == 0) {
-        seen->left_ns = lab_now(lab);
-        lab->watch_until_ns = lab_now(lab) + 3 * leave_bound(lab, lab_now(lab));
+        seen->left_ns = sc_lab_now(lab);
+        lab->watch_until_ns = sc_lab_now(lab) + 3 * leave_bound(lab, sc_lab_now(lab));
     }
-    if (lab_now(lab) > seen->left_ns + leave_bound(lab, seen->left_ns))
-        lab_violation(lab, seat->rank, "O7 left epoch %llx %llu us after the first rank did",
-                      (unsigned long long)seen->epoch,
-                      (unsigned long long)(lab_now(lab) - seen->left_ns) / 1000);
+    if (sc_lab_now(lab) > seen->left_ns + leave_bound(lab, seen->left_ns))
+        sc_lab_violation(lab, seat->rank, "O7 left epoch %llx %llu us after the first rank did",
+                         (unsigned long long)seen->epoch,
+                         (unsigned long long)(sc_lab_now(lab) - seen->left_ns) / 1000);
 }
 
 // O12: to look at a rank costs it nothing below the seam, whatever state it is in.
@@ -65,11 +65,11 @@ static void check_view(const struct life *life) {
     for (int verb = 0; verb < SC_DEVICE_VERB_COUNT; verb++)
         after += sc_hal_check_calls(life->check, (enum sc_device_verb)verb);
     if (after != before)
-        lab_violation(life->seat->lab, life->seat->rank, "O12 a look at it called %llu verbs",
-                      (unsigned long long)(after - before));
+        sc_lab_violation(life->seat->lab, life->seat->rank, "O12 a look at it called %llu verbs",
+                         (unsigned long long)(after - before));
 }
 
-void oracle_state(struct life *life, const struct sc_action *notice) {
+void sc_oracle_state(struct life *life, const struct sc_action *notice) {
     if (life->pump != NULL) // not yet while it opens
         check_view(life);
     if (life->seat->life != life)
@@ -87,11 +87,11 @@ static void check_record(struct life *life, const struct sc_recovery *record) {
         if (told->incarnation != seat->left_incarnation || told->ready_epoch != seat->left_epoch)
             continue;
         if (told->completed != seat->left_completed || told->submitted != seat->left_submitted)
-            lab_violation(lab, life->seat->rank,
-                          "O3 rank %u completed %llu of %llu, the record says %llu of %llu", r,
-                          (unsigned long long)seat->left_completed,
-                          (unsigned long long)seat->left_submitted,
-                          (unsigned long long)told->completed, (unsigned long long)told->submitted);
+            sc_lab_violation(
+                lab, life->seat->rank,
+                "O3 rank %u completed %llu of %llu, the record says %llu of %llu", r,
+                (unsigned long long)seat->left_completed, (unsigned long long)seat->left_submitted,
+                (unsigned long long)told->completed, (unsigned long long)told->submitted);
     }
 }
 
@@ -113,28 +113,29 @@ static void check_held(struct life *life) {
     if (held.allocations != base->allocations + left || held.streams != base->streams ||
         held.communicators != 1 || held.ops != 0 || held.captures != 0 ||
         held.listeners != base->listeners || held.device_bytes != base->device_bytes + left_bytes)
-        lab_violation(life->seat->lab, life->seat->rank,
-                      "O9 holds %u allocations, %u communicators, %u ops, %u captures at READY",
-                      held.allocations, held.communicators, held.ops, held.captures);
+        sc_lab_violation(life->seat->lab, life->seat->rank,
+                         "O9 holds %u allocations, %u communicators, %u ops, %u captures at READY",
+                         held.allocations, held.communicators, held.ops, held.captures);
     if (held.registrations < base->registrations && !life->unregistered)
-        lab_violation(life->seat->lab, life->seat->rank, "O9 %u registrations, before it were %u",
-                      held.registrations, base->registrations);
+        sc_lab_violation(life->seat->lab, life->seat->rank,
+                         "O9 %u registrations, before it were %u", held.registrations,
+                         base->registrations);
 }
 
 // O5: epochs rise for everyone who remembers one, never repeat, and have one process a rank.
 static struct epoch_seen *note_epoch(struct life *life, uint64_t epoch) {
     struct lab *lab = life->seat->lab;
     if (epoch <= life->last_epoch)
-        lab_violation(lab, life->seat->rank, "O5 epoch %llx is READY after %llx",
-                      (unsigned long long)epoch, (unsigned long long)life->last_epoch);
+        sc_lab_violation(lab, life->seat->rank, "O5 epoch %llx is READY after %llx",
+                         (unsigned long long)epoch, (unsigned long long)life->last_epoch);
     life->last_epoch = epoch;
     struct epoch_seen *seen = find_epoch(lab, epoch);
     if (seen != NULL)
         return seen;
     seen = &lab->epochs[lab->epochs_count++ % LAB_EPOCHS];
-    *seen = (struct epoch_seen){.epoch = epoch, .first_ready_ns = lab_now(lab)};
+    *seen = (struct epoch_seen){.epoch = epoch, .first_ready_ns = sc_lab_now(lab)};
     lab->result->epochs++;
-    lab->ready_ns = lab_now(lab);
+    lab->ready_ns = sc_lab_now(lab);
     return seen;
 }
 
@@ -148,17 +149,17 @@ static void note_phases(struct life *life, const struct sc_recovery *record) {
     lab->recovering = false;
 }
 
-void oracle_ready(struct life *life, const struct sc_recovery *record) {
+void sc_oracle_ready(struct life *life, const struct sc_recovery *record) {
     struct lab *lab = life->seat->lab;
-    lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_READY,
-                                           .rank = life->seat->rank,
-                                           .epoch = record->epoch,
-                                           .recovery = record});
+    sc_lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_READY,
+                                              .rank = life->seat->rank,
+                                              .epoch = record->epoch,
+                                              .recovery = record});
     struct epoch_seen *seen = note_epoch(life, record->epoch);
     uint64_t *incarnation = &seen->incarnation[life->seat->rank];
     if (*incarnation != 0 && *incarnation != life->incarnation)
-        lab_violation(lab, life->seat->rank, "O5 two processes were READY in epoch %llx",
-                      (unsigned long long)record->epoch);
+        sc_lab_violation(lab, life->seat->rank, "O5 two processes were READY in epoch %llx",
+                         (unsigned long long)record->epoch);
     *incarnation = life->incarnation;
     check_record(life, record);
     check_held(life);
@@ -171,21 +172,21 @@ void oracle_ready(struct life *life, const struct sc_recovery *record) {
 }
 
 // O13: the ops that pair up on the wire mean the same to every rank's application.
-void oracle_submitted(struct life *life, uint64_t seq, uint64_t tag) {
+void sc_oracle_submitted(struct life *life, uint64_t seq, uint64_t tag) {
     struct lab *lab = life->seat->lab;
     uint64_t epoch = life->app.epoch;
     struct tag *slot = &lab->tags[(seq ^ epoch >> 24 << 7) % LAB_TAGS];
     if (slot->epoch == epoch && slot->seq == seq) {
         if (slot->tag != tag)
-            lab_violation(lab, life->seat->rank, "O13 seq %llu of epoch %llx is mispaired",
-                          (unsigned long long)seq, (unsigned long long)epoch);
+            sc_lab_violation(lab, life->seat->rank, "O13 seq %llu of epoch %llx is mispaired",
+                             (unsigned long long)seq, (unsigned long long)epoch);
         return;
     }
     *slot = (struct tag){.epoch = epoch, .seq = seq, .tag = tag};
 }
 
-void oracle_fault(struct lab *lab, uint64_t disturbs_links_ns) {
-    uint64_t now = lab_now(lab);
+void sc_oracle_fault(struct lab *lab, uint64_t disturbs_links_ns) {
+    uint64_t now = sc_lab_now(lab);
     lab->any_fault = true;
     lab->last_fault_ns = now;
     lab->struck = true;
@@ -196,7 +197,7 @@ void oracle_fault(struct lab *lab, uint64_t disturbs_links_ns) {
 
 // O7 for ranks that have not left at all.
 static void check_stragglers(struct lab *lab, const struct epoch_seen *seen) {
-    if (seen->left_ns == 0 || lab_now(lab) <= seen->left_ns + leave_bound(lab, seen->left_ns))
+    if (seen->left_ns == 0 || sc_lab_now(lab) <= seen->left_ns + leave_bound(lab, seen->left_ns))
         return;
     for (uint32_t r = 0; r < lab->plan->core.world; r++) {
         const struct seat *seat = &lab->seats[r];
@@ -207,14 +208,14 @@ static void check_stragglers(struct lab *lab, const struct epoch_seen *seen) {
         struct sc_core_view view;
         sc_pump_view(life->pump, &view);
         if (view.state == SC_STATE_READY && view.epoch == seen->epoch)
-            lab_violation(lab, r, "O7 still in epoch %llx, which others left %llu us ago",
-                          (unsigned long long)seen->epoch,
-                          (unsigned long long)(lab_now(lab) - seen->left_ns) / 1000);
+            sc_lab_violation(lab, r, "O7 still in epoch %llx, which others left %llu us ago",
+                             (unsigned long long)seen->epoch,
+                             (unsigned long long)(sc_lab_now(lab) - seen->left_ns) / 1000);
     }
 }
 
-void oracle_time(struct lab *lab) {
-    if (lab_now(lab) > lab->watch_until_ns)
+void sc_oracle_time(struct lab *lab) {
+    if (sc_lab_now(lab) > lab->watch_until_ns)
         return;
     for (uint32_t i = 0; i < LAB_EPOCHS; i++)
         check_stragglers(lab, &lab->epochs[i]);
@@ -224,13 +225,13 @@ void oracle_time(struct lab *lab) {
 static void check_strangers(struct lab *lab) {
     uint64_t most = SC_FRAME_HEADER_BYTES + sizeof(uint64_t) + SC_NONCE_BYTES;
     if (sc_sim_stranger_bytes(lab->sim) > most)
-        lab_violation(lab, 0, "O10 a stranger was sent %llu bytes, a challenge has %llu",
-                      (unsigned long long)sc_sim_stranger_bytes(lab->sim),
-                      (unsigned long long)most);
+        sc_lab_violation(lab, 0, "O10 a stranger was sent %llu bytes, a challenge has %llu",
+                         (unsigned long long)sc_sim_stranger_bytes(lab->sim),
+                         (unsigned long long)most);
 }
 
 // O6: once nothing goes wrong any more, all are READY in one epoch, and working.
-void oracle_end(struct lab *lab) {
+void sc_oracle_end(struct lab *lab) {
     uint64_t epoch = 0;
     check_strangers(lab);
     if (lab->plan->free_end)
@@ -242,24 +243,25 @@ void oracle_end(struct lab *lab) {
             sc_pump_view(seat->life->pump, &view);
         epoch = r == 0 ? view.epoch : epoch;
         if (view.state != SC_STATE_READY || view.epoch != epoch)
-            lab_violation(lab, r, "O6 is %s at the end, %llu ms after the last fault",
-                          seat->life == NULL ? "not running" : sc_state_name(view.state),
-                          (unsigned long long)((lab_now(lab) - lab->last_fault_ns) / MS));
+            sc_lab_violation(lab, r, "O6 is %s at the end, %llu ms after the last fault",
+                             seat->life == NULL ? "not running" : sc_state_name(view.state),
+                             (unsigned long long)((sc_lab_now(lab) - lab->last_fault_ns) / MS));
         else if (seat->commits == seat->commits_at_quiet)
-            lab_violation(lab, r, "O6 is READY but has committed nothing since the faults ended");
+            sc_lab_violation(lab, r,
+                             "O6 is READY but has committed nothing since the faults ended");
     }
 }
 
 // O9: an orderly end leaves nothing behind but what an abort that never returned may still touch.
-void oracle_exit(struct life *life) {
+void sc_oracle_exit(struct life *life) {
     struct sc_sim_held held;
     sc_sim_held(life->process, &held);
     char text[200];
     uint32_t leaks = sc_hal_check_leaks(life->check, text, sizeof text);
     bool stuck = held.quarantined != 0 || held.communicators != 0;
     if (!stuck && !life->broken && leaks != 0)
-        lab_violation(life->seat->lab, life->seat->rank, "O9 left at exit: %s", text);
+        sc_lab_violation(life->seat->lab, life->seat->rank, "O9 left at exit: %s", text);
     if (held.links != 0 || held.listeners != 0)
-        lab_violation(life->seat->lab, life->seat->rank, "O9 left at exit: %u links, %u listeners",
-                      held.links, held.listeners);
+        sc_lab_violation(life->seat->lab, life->seat->rank,
+                         "O9 left at exit: %u links, %u listeners", held.links, held.listeners);
 }

@@ -47,15 +47,15 @@ static void check_layer(struct life *life, uint32_t layer) {
     if (memory != NULL && sc_payload_check_result(&payload, memory, &digest, why, sizeof why))
         lab->result->ops_exact++;
     else
-        lab_violation(lab, life->seat->rank, "O2 step %llu layer %u seq %llu: %s",
-                      (unsigned long long)payload.step, layer,
-                      (unsigned long long)life->app.ops[layer].seq,
-                      memory == NULL ? "its memory is gone" : why);
-    lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_OP,
-                                           .rank = life->seat->rank,
-                                           .epoch = life->app.epoch,
-                                           .a = life->app.ops[layer].seq,
-                                           .b = digest});
+        sc_lab_violation(lab, life->seat->rank, "O2 step %llu layer %u seq %llu: %s",
+                         (unsigned long long)payload.step, layer,
+                         (unsigned long long)life->app.ops[layer].seq,
+                         memory == NULL ? "its memory is gone" : why);
+    sc_lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_OP,
+                                              .rank = life->seat->rank,
+                                              .epoch = life->app.epoch,
+                                              .a = life->app.ops[layer].seq,
+                                              .b = digest});
 }
 
 static uint64_t slow_kernel(struct life *life) {
@@ -70,8 +70,8 @@ static void enqueue_kernel(struct life *life, uint32_t layer, uint64_t ns) {
         return;
     sc_status status = sc_sim_compute(life->process, stream, ns, NULL, NULL);
     if (status != SC_OK && status != SC_CONTEXT_LOST)
-        lab_violation(life->seat->lab, life->seat->rank, "the application's kernel: %s",
-                      sc_status_name(status));
+        sc_lab_violation(life->seat->lab, life->seat->rank, "the application's kernel: %s",
+                         sc_status_name(status));
 }
 
 static sc_status submit_layer(struct life *life, uint32_t layer) {
@@ -97,7 +97,7 @@ static sc_status submit_layer(struct life *life, uint32_t layer) {
     }
     if (status == SC_OK && op->seq != 0) {
         life->submitted = op->seq;
-        oracle_submitted(life, op->seq, sc_payload_tag(&payload));
+        sc_oracle_submitted(life, op->seq, sc_payload_tag(&payload));
     }
     return status;
 }
@@ -105,7 +105,7 @@ static sc_status submit_layer(struct life *life, uint32_t layer) {
 // Not when what has just struck was a reconnect, a close, a pause or a stall.
 static bool may_submit(const struct life *life) {
     return life->app.phase == APP_RUNNING && !life->paused &&
-           life->app.stalled_until_ns <= lab_now(life->seat->lab);
+           life->app.stalled_until_ns <= sc_lab_now(life->seat->lab);
 }
 
 // Submits what is left of the step. False when the process ended or the epoch was lost.
@@ -113,7 +113,7 @@ static bool submit_layers(struct life *life) {
     struct lab *lab = life->seat->lab;
     struct app *app = &life->app;
     while (app->layer < lab->plan->work.layers) {
-        if (lab_fire_at_op(lab, life->seat->rank, app->step - 1, app->layer + 1))
+        if (sc_lab_fire_at_op(lab, life->seat->rank, app->step - 1, app->layer + 1))
             return false;
         if (!may_submit(life))
             return false;
@@ -122,7 +122,7 @@ static bool submit_layers(struct life *life) {
         if (status == SC_BUSY)
             return true; // completions will bring us back
         if (status != SC_OK) {
-            app_refused(life, status);
+            sc_app_refused(life, status);
             return false;
         }
         app->layer++;
@@ -159,9 +159,9 @@ static uint32_t collectives(const struct life *life) {
 static void rest_after_failed_capture(struct life *life) {
     struct app *app = &life->app;
     if (app->capture != 0)
-        app_release_capture(life);
+        sc_app_release_capture(life);
     app->phase = APP_RESTING;
-    app->at_ns = lab_now(life->seat->lab) + LAB_RELEASE_NS;
+    app->at_ns = sc_lab_now(life->seat->lab) + LAB_RELEASE_NS;
 }
 
 // One number, and a seq for each collective in the graph.
@@ -177,14 +177,14 @@ static void note_replayed(struct life *life, uint64_t number, uint64_t seq) {
         app->done += !part;
         app->layer++;
         if (counts)
-            oracle_submitted(life, life->submitted = seq++, sc_payload_tag(&payload));
+            sc_oracle_submitted(life, life->submitted = seq++, sc_payload_tag(&payload));
     }
 }
 
 static bool replay_step(struct life *life) {
     struct lab *lab = life->seat->lab;
     struct app *app = &life->app;
-    if (lab_fire_at_op(lab, life->seat->rank, app->step - 1, 1) || !may_submit(life))
+    if (sc_lab_fire_at_op(lab, life->seat->rank, app->step - 1, 1) || !may_submit(life))
         return false;
     sc_status status = app->capture == 0 ? capture_step(life) : SC_OK;
     if (status != SC_OK && app->phase == APP_RUNNING && status != SC_EPOCH_LOST) {
@@ -203,18 +203,18 @@ static bool replay_step(struct life *life) {
     if (status == SC_BUSY)
         return true;
     if (status != SC_OK) {
-        app_refused(life, status);
+        sc_app_refused(life, status);
         return false;
     }
     note_replayed(life, number, seq);
     status = sc_sim_graph_launch(life->process, app->capture, app->streams[0]);
     sc_status ended = sc_pump_replay_end(life->pump, number);
     if (status != SC_OK || ended != SC_OK)
-        app_refused(life, status != SC_OK ? status : ended);
+        sc_app_refused(life, status != SC_OK ? status : ended);
     return app->phase == APP_RUNNING;
 }
 
-bool step_run(struct life *life) {
+bool sc_step_run(struct life *life) {
     struct lab *lab = life->seat->lab;
     struct app *app = &life->app;
     if (!lab->plan->work.graph)
@@ -222,7 +222,7 @@ bool step_run(struct life *life) {
     return app->layer == lab->plan->work.layers ? true : replay_step(life);
 }
 
-void step_begin(struct life *life) {
+void sc_step_begin(struct life *life) {
     struct app *app = &life->app;
     app->phase = APP_RUNNING;
     app->layer = app->done = 0;
@@ -232,13 +232,13 @@ void step_begin(struct life *life) {
         fill(life, i);
 }
 
-void step_commit(struct life *life) {
+void sc_step_commit(struct life *life) {
     struct lab *lab = life->seat->lab;
     struct app *app = &life->app;
     uint64_t mark = app->step;
     sc_status status = sc_pump_mark(life->pump, app->epoch, mark);
     if (status != SC_OK) {
-        app_refused(life, status);
+        sc_app_refused(life, status);
         return;
     }
     app->step++;
@@ -246,28 +246,28 @@ void step_commit(struct life *life) {
     life->seat->commits++;
     if (mark > lab->result->steps)
         lab->result->steps = mark;
-    lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_STEP,
-                                           .rank = life->seat->rank,
-                                           .epoch = app->epoch,
-                                           .a = mark,
-                                           .b = lab->plan->work.layers});
+    sc_lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_STEP,
+                                              .rank = life->seat->rank,
+                                              .epoch = app->epoch,
+                                              .a = mark,
+                                              .b = lab->plan->work.layers});
     app->phase = APP_RESTING;
-    app->at_ns = lab_now(lab) + lab->plan->work.gap_ns;
-    (void)lab_fire_at_mark(lab, life->seat->rank, mark);
+    app->at_ns = sc_lab_now(lab) + lab->plan->work.gap_ns;
+    (void)sc_lab_fire_at_mark(lab, life->seat->rank, mark);
 }
 
-void step_finish(struct life *life) {
+void sc_step_finish(struct life *life) {
     const struct sc_workload *work = &life->seat->lab->plan->work;
     struct app *app = &life->app;
     for (uint32_t i = 0; i < work->layers; i++)
         check_layer(life, i);
     if (work->sync_every == 0 || app->step % work->sync_every != 0 ||
         life->submitted < app->first_seq) {
-        step_commit(life);
+        sc_step_commit(life);
         return;
     }
     app->phase = APP_AGREEING;
     sc_status status = sc_pump_sync(life->pump, app->epoch, life->submitted);
     if (status != SC_OK)
-        app_refused(life, status);
+        sc_app_refused(life, status);
 }
