@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: AGPL-3.0-only
 """Checks the rules that hold the house up: who may include whom, and that files stay small.
 
-    tests/rules.py              checks this tree; prints file:line: what is wrong
+    tests/rules.py              checks this tree, and the release libraries where they are built;
+                                prints file:line: what is wrong
     tests/rules.py --self-test  breaks each rule once in a copy and wants to see it caught
 """
 
@@ -10,6 +11,7 @@ import argparse
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -168,6 +170,17 @@ def self_test():
     return failures, len(PLANTED) + 1
 
 
+def foreign_symbols(library):
+    """Global names without the prefix: in somebody's program they could be somebody else's."""
+    listed = subprocess.run(['nm', '-g', '--defined-only', library], capture_output=True,
+                            text=True, check=True).stdout
+    names = [line.split()[2] for line in listed.splitlines() if len(line.split()) == 3]
+    if not names:
+        return ['%s: no symbols were found' % library.name]
+    return ['%s: %s lacks the prefix sc_' % (library.name, name)
+            for name in names if not name.startswith('sc_')]
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__,
                                       formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -177,6 +190,9 @@ def main():
         print('\n'.join(failures) or 'rules: %d planted files judged rightly' % count)
     else:
         failures = violations(ROOT)
+        for library in sorted((ROOT / 'build/release').glob('lib*.a')):
+            if 'test' not in library.name:
+                failures += foreign_symbols(library)
         print('\n'.join(failures) or 'rules: kept')
     sys.exit(1 if failures else 0)
 
