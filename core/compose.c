@@ -6,16 +6,14 @@
 #include <string.h>
 
 static void compose_hello(const struct sc_core *c, struct sc_hello *h) {
-    bool live = c->state == SC_STATE_READY;
-    const struct sc_ledger *ledger = ledger_of(c);
     *h = (struct sc_hello){
         .job = c->config.job,
         .incarnation = c->incarnation,
         .number = c->hello_number,
         .seen_epoch = c->seen_epoch,
         .ready_epoch = c->ready_epoch,
-        .submitted = live ? ledger->submitted_seq : c->record_submitted,
-        .completed = live ? ledger->completed_seq : c->record_completed,
+        .submitted = c->record_submitted,
+        .completed = c->record_completed,
         .mark = c->mark,
         .capacity_bytes = c->config.capacity_bytes,
         .protocol = SC_PROTOCOL_VERSION,

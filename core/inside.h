@@ -81,7 +81,6 @@ struct sc_core {
     uint64_t known_ready_epoch; // highest READY of anybody
     uint64_t recoveries;
     uint64_t ready_since_ns;
-    uint64_t away_since_ns;    // since START or since leaving READY
     uint64_t missing_at_ns;    // when to name the missing ranks
     uint64_t record_submitted; // seqs of ready_epoch, frozen when it was left
     uint64_t record_completed;

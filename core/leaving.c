@@ -34,7 +34,7 @@ void sc_leave_epoch(struct sc_core *c, const struct sc_cause *cause, struct sc_a
     c->cause = *cause;
     c->peer_lost = is_loss(cause->code);
     c->phases = (struct sc_phases){0}; // who had to wait for its evidence says so itself
-    c->left_ns = c->away_since_ns = c->now_ns;
+    c->left_ns = c->now_ns;
     c->missing_at_ns = c->config.join_ns ? c->now_ns + c->config.join_ns : SC_CORE_NEVER_NS;
     if (was_ready) {
         c->record_submitted = ledger->submitted_seq;
@@ -154,6 +154,7 @@ sc_status sc_op_drains(struct sc_core *c, const struct sc_event *in, struct sc_a
     if (in->type == SC_EVENT_OP_FAILED && sc_status_is_terminal(in->u.op.status)) {
         const struct sc_cause cause = {.code = in->u.op.status, .suspect = c->config.rank};
         sc_fail(c, &cause, out);
+        return SC_OK;
     }
     if (in->type == SC_EVENT_OP_STARTED) {
         sc_ledger_start(ledger, entry);

@@ -62,7 +62,6 @@ void sc_pump_comm_create(struct sc_pump *p, uint64_t epoch) {
 
 static void comm_ended(struct sc_pump *p) {
     p->comm = 0;
-    p->receive_registration = 0;
     for (uint32_t i = 0; i < p->registry.count; i++)
         p->registry.entries[i].registration = 0;
 }
@@ -142,7 +141,6 @@ void sc_pump_register_all(struct sc_pump *p) {
         struct sc_registry_entry own = {.address = p->receive,
                                         .bytes = p->config.core.capacity_bytes};
         register_one(p, &own);
-        p->receive_registration = own.registration;
     }
     for (uint32_t i = 0; i < p->registry.count; i++)
         if (!SC_MUTANT(9) || p->registry.entries[i].epoch == 0)

@@ -67,11 +67,10 @@ struct sc_pump {
     bool comm_told;   // COMM_READY was fed
     bool comm_failed; // COMM_FAILED was fed
     bool comm_aborted;
-    bool context_told;   // that failure was a lost context, which ends more than an epoch
-    bool comm_lives;     // not known to have ended: its memory must stay
+    bool context_told; // that failure was a lost context, which ends more than an epoch
+    bool comm_lives;   // not known to have ended: its memory must stay
     struct sc_comm_id id;
     uint64_t receive; // buffer of the pair exchange
-    uint64_t receive_registration;
     struct sc_registry registry;
     uint64_t fence_wanted;
     bool fence_due;
