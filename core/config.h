@@ -10,17 +10,6 @@
 
 #include <stdint.h>
 
-// Rank 0's values rule for all ranks; they travel in WELCOME.
-struct sc_timing {
-    uint64_t heartbeat_ns; // a PING goes out this often on every greeted link
-    uint64_t silence_ns;   // a link unheard for this long is dropped; at least 2 heartbeats
-    uint64_t op_ns;        // limit for an op, from the moment every rank has started it
-    uint64_t behind_ns;    // limit for a live peer that has not started it; 0: none
-    uint64_t init_ns;      // OFFER to GO
-    uint64_t abort_ns;     // limit for an abort, once nothing waits behind the application's work;
-                           // at least silence_ns and 2 heartbeats
-};
-
 struct sc_core_config {
     uint32_t rank;
     uint32_t world;

@@ -122,11 +122,11 @@ sc_status sc_core_peer_view(const struct sc_core *c, uint32_t rank, struct sc_pe
 sc_status sc_core_take_recovery(struct sc_core *c, struct sc_recovery *out) {
     if (c->state != SC_STATE_READY)
         return SC_STATE;
-    out->epoch = c->epoch;
-    out->cause = c->cause;
-    out->phases = c->phases;
-    out->world = c->config.world;
-    out->reserved = 0;
+    *out = (struct sc_recovery){.size = sizeof *out,
+                                .world = c->config.world,
+                                .epoch = c->epoch,
+                                .cause = c->cause,
+                                .phases = c->phases};
     for (uint32_t r = 0; r < c->config.world; r++) {
         struct sc_peer *p = &c->peers[r];
         out->ranks[r] = p->record;

@@ -13,8 +13,6 @@
 #include "core/config.h"
 #include "core/event.h"
 #include "core/ledger.h"
-#include "core/recovery.h"
-#include "core/state.h"
 
 struct sc_core;
 
@@ -72,15 +70,6 @@ struct sc_peer_view {
 // SC_INVALID for this rank itself and for ranks outside the world.
 SC_MUST_USE sc_status sc_core_peer_view(const struct sc_core *core, uint32_t rank,
                                         struct sc_peer_view *out);
-
-struct sc_recovery {
-    uint64_t epoch;
-    struct sc_cause cause;
-    struct sc_phases phases;
-    uint32_t world;
-    uint32_t reserved;
-    struct sc_rank_record ranks[SC_WORLD_MAX];
-};
 
 // The record of the live epoch. SC_STATE outside READY. Taking it is what `fresh` is relative to.
 SC_MUST_USE sc_status sc_core_take_recovery(struct sc_core *core, struct sc_recovery *out);

@@ -5,7 +5,6 @@
 
 #include "core/assert.h"
 #include "core/crc32c.h"
-#include "core/state.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -11,14 +11,12 @@
 #define SC_CORE_FRAME_H
 
 #include "core/config.h"
-#include "core/recovery.h"
 
 #include <stddef.h>
 
 #define SC_FRAME_FORMAT 1u     // of the header; never changes, so that a HELLO can always be read
 #define SC_PROTOCOL_VERSION 1u // compared in HELLO
 #define SC_FRAME_HEADER_BYTES 16u
-#define SC_COMMAND_MAX_BYTES 65536u
 #define SC_FRAME_MAX_BYTES (SC_FRAME_HEADER_BYTES + 64u + SC_COMMAND_MAX_BYTES)
 // No frame that a stranger may send before it is known is longer than this.
 #define SC_GREETING_MAX_BYTES 512u

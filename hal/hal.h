@@ -26,7 +26,9 @@
 #define SC_NEVER_NS UINT64_MAX
 
 // ---------------------------------------------------------------------------------------------
-// Clock, entropy, waiting.
+// Clock, entropy, waiting, threads.
+enum sc_host_thread { SC_HOST_PROGRESS, SC_HOST_NOTIFIER, SC_HOST_THREADS };
+
 struct sc_host {
     size_t size;
     const char *name;
@@ -45,6 +47,36 @@ struct sc_host {
 
     // Ends a wait, now or the next one. Any thread, and safe in a signal handler.
     void (*wake)(void *ctx);
+
+    // The rest is for core/api alone; a host that only a pump runs on may leave it out.
+
+    // ---- a monitor: one lock, and the threads that wait in it ----
+    // For the callers of one handle, whichever threads they are. enter and leave pair on one thread
+    // and do not nest. enter answers SC_OK, or SC_SIM_KILLED without having entered: this process is
+    // dead, and all that is left to do is to return.
+    sc_status (*enter)(void *ctx);
+    void (*leave)(void *ctx);
+    // Inside: leaves, blocks until notify or the deadline, and enters again: SC_OK or SC_TIMEOUT; or
+    // SC_SIM_KILLED, outside.
+    sc_status (*await)(void *ctx, uint64_t deadline_ns);
+    // Inside: whoever is in await looks again.
+    void (*notify)(void *ctx);
+
+    // ---- two threads of the library's own, as steps ----
+    // Calls step(arg) from a thread of its own that blocks all signals: again at the time that it
+    // returned, or earlier, PROGRESS when wait would have ended, NOTIFIER at a notify. A step is
+    // called outside the monitor. A world whose time is virtual may call the steps by itself.
+    // SC_NO_MEMORY.
+    sc_status (*thread_start)(void *ctx, enum sc_host_thread thread, uint64_t (*step)(void *arg),
+                              void *arg);
+    // Its last step has returned when this does. Outside the monitor; never from a step. Stopping one
+    // that was not started does nothing.
+    void (*thread_stop)(void *ctx, enum sc_host_thread thread);
+
+    // A descriptor that polls as readable after event_signal until eight bytes are read from it; -1
+    // where there is none. It belongs to the host.
+    int (*event_fd)(void *ctx);
+    void (*event_signal)(void *ctx);
 };
 
 // ---------------------------------------------------------------------------------------------
@@ -81,6 +113,11 @@ struct sc_link {
 
     // Ends a link or a listener. Unsent bytes may be lost. Closing 0 does nothing.
     void (*close)(void *ctx, uint64_t handle);
+
+    // Says for people how the last listen or dial went, or how far the present one is: addresses,
+    // and the system's own words. Returns `text`, cut to `bytes`, which must be at least 1; "" when
+    // there is nothing to say.
+    const char *(*explain)(void *ctx, char *text, size_t bytes);
 };
 
 // ---------------------------------------------------------------------------------------------

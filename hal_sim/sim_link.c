@@ -159,6 +159,12 @@ static void link_close(void *ctx, uint64_t handle) {
         sc_sim_net_close(sim, endpoint);
 }
 
+static const char *link_explain(void *ctx, char *text, size_t bytes) {
+    (void)ctx, (void)bytes; // a simulated network has no addresses and no system behind it
+    text[0] = '\0';
+    return text;
+}
+
 const struct sc_link sc_sim_link_table = {
     .size = sizeof sc_sim_link_table,
     .name = "sim",
@@ -169,4 +175,5 @@ const struct sc_link sc_sim_link_table = {
     .send = link_send,
     .recv = link_recv,
     .close = link_close,
+    .explain = link_explain,
 };

@@ -20,6 +20,7 @@ SUFFIXES = {'.c', '.h', '.cu', '.cuh'}
 SPDX = '// SPDX-License-Identifier: AGPL-3.0-only'
 FILE_LINES_MAX = 450
 FUNCTION_LINES_MAX = 80
+WHOLE = {'core/spark_comm.h'}  # the contract is one page, however long
 
 # Only the pump and the api see the seam, threads and the heap; the rest of core decides.
 CORE_DOOR = re.compile(r'core/(pump|api)[^/]*$')
@@ -95,8 +96,8 @@ def include_violations(root, name, lines):
             yield number, '#include %s: %s' % (found[2], objection)
 
 
-def size_violations(lines):
-    if len(lines) > FILE_LINES_MAX:
+def size_violations(name, lines):
+    if len(lines) > FILE_LINES_MAX and name not in WHOLE:
         yield len(lines), 'file has more than %d lines' % FILE_LINES_MAX
     start = 1
     for number, line in enumerate(lines, 1):
@@ -112,7 +113,7 @@ def violations(root):
     found = []
     for name, path in source_files(root):
         lines = path.read_text(encoding='utf-8').splitlines()
-        breaches = list(include_violations(root, name, lines)) + list(size_violations(lines))
+        breaches = list(include_violations(root, name, lines)) + list(size_violations(name, lines))
         if not lines or lines[0] != SPDX:
             breaches.append((1, 'the first line must be ' + SPDX))
         found += ['%s:%d: %s' % (name, number, what) for number, what in breaches]

@@ -2,7 +2,6 @@
 //
 // One entry of a plan, "TRIGGER: ACTION", both ways: read from words, and written so that reading it
 // gives the same entry. Which words an action has is data; the grammar stands in plan_text.c.
-#include "core/recovery.h"
 #include "hal_sim/lab/plan_words.h"
 
 #include <inttypes.h>

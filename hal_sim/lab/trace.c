@@ -63,7 +63,7 @@ static uint64_t fold_recovery(uint64_t hash, const struct sc_recovery *recovery)
     hash = fold(hash, phases->wait_ns);
     hash = fold(hash, phases->form_ns);
     hash = fold(hash, phases->warmup_ns);
-    hash = fold(hash, (uint64_t)recovery->world << 32 | recovery->reserved);
+    hash = fold(hash, (uint64_t)recovery->world << 32);
     for (uint32_t rank = 0; rank < recovery->world && rank < SC_WORLD_MAX; rank++) {
         const struct sc_rank_record *record = &recovery->ranks[rank];
         hash = fold(hash, record->incarnation);

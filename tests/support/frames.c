@@ -4,7 +4,6 @@
 #include "tests/support/frames.h"
 
 #include "core/crc32c.h"
-#include "core/state.h"
 
 #include <string.h>
 

@@ -2,7 +2,6 @@
 //
 // core/frame.h: what is not a frame of ours is refused: what was cut, flipped or lengthened on the
 // way, what a stranger says, and every field out of its bounds, though the checksum be right.
-#include "core/state.h"
 #include "tests/support/frames.h"
 
 #include <setjmp.h>

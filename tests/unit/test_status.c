@@ -55,12 +55,12 @@ static void each_class_has_its_statuses(void **state) {
         assert_int_equal(sc_status_class(rows[i].status), rows[i].class);
 }
 
-static void the_five_causes_of_failed_are_terminal_and_no_other(void **state) {
+static void the_causes_of_failed_and_a_simulated_death_are_terminal_and_no_other(void **state) {
     (void)state;
     for (int i = 0; i < SC_STATUS_COUNT; i++) {
         sc_status s = status_at(i);
         bool terminal = s == SC_ABORT_STUCK || s == SC_CONTEXT_LOST || s == SC_FENCED ||
-                        s == SC_CONFIG || s == SC_PEER_LEFT;
+                        s == SC_CONFIG || s == SC_PEER_LEFT || s == SC_SIM_KILLED;
         assert_int_equal(sc_status_is_terminal(s), terminal);
     }
 }
@@ -81,7 +81,7 @@ int main(void) {
         cmocka_unit_test(every_status_has_a_name_of_its_own),
         cmocka_unit_test(every_status_has_a_sentence_of_its_own),
         cmocka_unit_test(each_class_has_its_statuses),
-        cmocka_unit_test(the_five_causes_of_failed_are_terminal_and_no_other),
+        cmocka_unit_test(the_causes_of_failed_and_a_simulated_death_are_terminal_and_no_other),
         cmocka_unit_test(an_unknown_value_is_named_unknown_and_is_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// Which world a handle is opened in. hal/choose.c alone names the worlds; everybody else sees three
+// tables.
+#ifndef SC_HAL_CHOOSE_H
+#define SC_HAL_CHOOSE_H
+
+#include "hal/hal.h"
+
+// What the application does, told just before it is done.
+enum sc_word {
+    SC_WORD_SUBMIT, // an op, or a replay; whatever becomes of it
+    SC_WORD_MARK,   // value: the mark; only if it was accepted, just after
+};
+
+struct sc_world {
+    const struct sc_host *host; // the three, until release
+    const struct sc_link *link; // sealed, if there is a key
+    const struct sc_device *device;
+    uint32_t library; // version number of the communication library; ranks compare it
+    bool environment; // whether the environment may override tunables
+    // Listeners, NULL where there are none. Called outside the monitor. `opened` comes last in sc_open.
+    void (*on_word)(void *owner, enum sc_word word, uint64_t value);
+    void (*opened)(void *owner, sc_comm comm);
+    // Nothing of the world is used any more.
+    void (*release)(void *owner);
+    void *owner;
+};
+
+// The world of the calling thread: the simulated one where the thread belongs to a simulated rank,
+// otherwise the real one. On an error nothing is held and `why` says what is wrong: SC_UNAVAILABLE,
+// SC_KEY (the key file cannot be used), SC_NO_MEMORY, SC_DEVICE_ERROR, SC_INVALID.
+SC_MUST_USE sc_status sc_choose(const struct sc_config *config, struct sc_world *out, char *why,
+                                size_t why_bytes);
+
+#endif
