@@ -71,12 +71,12 @@ struct sc_ledger_entry *sc_ledger_push(struct sc_ledger *l, uint64_t stream,
     entry->kind = list[0].kind;
     entry->peer = list[0].root;
     for (uint32_t i = 0; i < count; i++) {
-        if (list[i].kind == SC_OP_SEND)
-            entry->pair_count = ++l->sends[list[i].root];
-        else if (list[i].kind == SC_OP_RECV)
-            entry->pair_count = ++l->recvs[list[i].root];
-        if (!sc_op_is_collective(list[i].kind))
+        if (!sc_op_is_collective(list[i].kind)) {
+            bool sends = list[i].kind == SC_OP_SEND;
+            uint64_t pairs = ++(sends ? l->sends : l->recvs)[list[i].root];
+            entry->pair_count = i == 0 ? pairs : entry->pair_count;
             continue;
+        }
         l->digest = sc_digest_next(l->digest, &list[i]);
         uint64_t seq = ++l->submitted_seq;
         seqs(l)[seq % l->capacity] = (struct sc_ledger_seq){list[i], l->digest};

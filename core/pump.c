@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define IDLE_POLL_NS 1000000u
 #define TICKS_MAX 64u // more TICKs than this in one run would mean a deadline that never moves
 
 void sc_pump_config_init(struct sc_pump_config *config) {
@@ -106,7 +107,10 @@ uint64_t sc_pump_run(struct sc_pump *p) {
     uint64_t links = sc_pump_links_deadline(p);
     deadline = links < deadline ? links : deadline;
     uint64_t poll_ns = p->device->poll_ns != 0 ? p->device->poll_ns : SC_NEVER_NS - now;
-    bool watching = sc_pump_is_watching(p) && (p->comm != 0 || sc_pump_ops_pending(p));
+    bool pending = sc_pump_ops_pending(p);
+    bool watching = sc_pump_is_watching(p) && (p->comm != 0 || pending);
+    if (sc_core_state(p->core) == SC_STATE_READY && !pending && poll_ns < IDLE_POLL_NS)
+        poll_ns = IDLE_POLL_NS; // only an asynchronous error can come of it
     if (p->fence_due)
         poll_ns = p->config.core.timing.heartbeat_ns;
     if ((watching || p->fence_due) && now + poll_ns < deadline)
@@ -250,6 +254,10 @@ sc_status sc_pump_close(struct sc_pump *p, bool final) {
     sc_pump_poll(p);
     struct sc_event event = {.type = SC_EVENT_CLOSE, .u.final = final};
     return sc_pump_feed_word(p, &event);
+}
+
+const struct sc_core *sc_pump_core(const struct sc_pump *p) {
+    return p->core;
 }
 
 void sc_pump_view(const struct sc_pump *p, struct sc_core_view *out) {

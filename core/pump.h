@@ -62,6 +62,24 @@ SC_MUST_USE sc_status sc_pump_submit(struct sc_pump *pump, uint64_t epoch,
                                      const struct sc_op_desc *desc, const struct sc_op_place *place,
                                      uint64_t *number, uint64_t *seq);
 
+// The same on place->stream, begun when what is enqueued on `from` so far is done. While `from`
+// captures it is recorded there, in order.
+SC_MUST_USE sc_status sc_pump_start(struct sc_pump *pump, uint64_t epoch,
+                                    const struct sc_op_desc *desc, const struct sc_op_place *place,
+                                    uint64_t from, uint64_t *number, uint64_t *seq);
+// What comes later on `stream` waits for op `number` of the epoch; nothing to do if it is complete.
+SC_MUST_USE sc_status sc_pump_join_op(struct sc_pump *pump, uint64_t epoch, uint64_t number,
+                                      uint64_t stream);
+// Sends and recvs of one stream, none of them empty, as one op; both lists are reordered.
+SC_MUST_USE sc_status sc_pump_submit_group(struct sc_pump *pump, uint64_t epoch,
+                                           struct sc_op_desc *descs, struct sc_op_place *places,
+                                           uint32_t count, uint64_t *number);
+
+// Whether an op is in flight; the newest one in flight on a stream, 0 when none is; whether any is.
+bool sc_pump_op_pending(const struct sc_pump *pump, uint64_t number);
+uint64_t sc_pump_stream_newest(const struct sc_pump *pump, uint64_t stream);
+bool sc_pump_ops_pending(const struct sc_pump *pump);
+
 // A capture that fails, at a submit in it or at its end, ends no epoch: end and release it, and try
 // again or go on eagerly.
 // A capture belongs to the epoch it was begun in and must be released before the next one can form.
@@ -88,6 +106,11 @@ SC_MUST_USE sc_status sc_pump_reconnect(struct sc_pump *pump, uint64_t epoch, ui
 // Begins to leave; the state says CLOSED once it is clean. A second call answers SC_CLOSED.
 SC_MUST_USE sc_status sc_pump_close(struct sc_pump *pump, bool final);
 
+// Whether a communicator may still touch device memory that the epoch's ops used.
+bool sc_pump_touches_memory(const struct sc_pump *pump);
+
+// The core behind it, for its views.
+const struct sc_core *sc_pump_core(const struct sc_pump *pump);
 void sc_pump_view(const struct sc_pump *pump, struct sc_core_view *out);
 SC_MUST_USE sc_status sc_pump_take_recovery(struct sc_pump *pump, struct sc_recovery *out);
 

@@ -16,6 +16,10 @@ sc_status sc_pump_comm_open(struct sc_pump *p) {
     return p->device->mem_alloc(ctx(p), p->config.core.capacity_bytes, &p->receive);
 }
 
+bool sc_pump_touches_memory(const struct sc_pump *p) {
+    return p->comm != 0 || p->comm_lives;
+}
+
 void sc_pump_comm_close(struct sc_pump *p) {
     if (p->comm != 0 && !p->comm_aborted)
         (void)p->device->comm_abort(ctx(p), p->comm);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
-// The pump's state, shared by its four files:
+// The pump's state, shared by its files:
 //
 //   pump.c        the loop: feed an event, perform the actions, feed what came of them
 //   pump_links.c  links: dialling, accepting, buffers, frames in and out
 //   pump_comm.c   the communicator of the epoch, registrations, the fence
-//   pump_ops.c    ops: composing, polling, captures and replays
+//   pump_ops.c    ops: composing, launching, polling
+//   pump_captures.c  captured lists and their replays
 #ifndef SC_CORE_PUMP_INSIDE_H
 #define SC_CORE_PUMP_INSIDE_H
 
@@ -36,8 +37,10 @@ struct sc_pump_capture {
 struct sc_pump_launch {
     const struct sc_op_desc *desc;
     const struct sc_op_place *place;
+    uint32_t count;                       // of a group of sends and recvs
     const struct sc_pump_capture *replay; // instead of desc
     uint64_t stream;
+    uint64_t from; // the stream it forks from; SC_STREAM_NONE: none
     uint32_t seqs; // that it takes
     sc_status status;
 };
@@ -98,6 +101,14 @@ static inline uint64_t sc_pump_now(const struct sc_pump *p) {
     return p->config.host->now_ns(p->config.host->ctx);
 }
 
+static inline bool sc_pump_is_live(const struct sc_pump *p, uint64_t epoch) {
+    return sc_core_state(p->core) == SC_STATE_READY && epoch == p->comm_epoch;
+}
+
+static inline uint64_t *sc_pump_op_slot(struct sc_pump *p, uint64_t number) {
+    return &p->ops[number % p->config.core.ledger_ops];
+}
+
 // Steps the core on `event` (its now_ns is set here), performs, and feeds what came of it.
 sc_status sc_pump_feed(struct sc_pump *p, struct sc_event *event);
 // The same for a word of the application's: whoever waits for the next run's time must look again.
@@ -128,8 +139,20 @@ void sc_pump_fence(struct sc_pump *p, uint64_t epoch);
 
 // pump_ops.c
 void sc_pump_launch(struct sc_pump *p, const struct sc_action *action);
-void sc_pump_tell_captures(struct sc_pump *p);
+// The verdict on a submit: of the core, or of the launch that followed.
+sc_status sc_pump_launch_through(struct sc_pump *p, struct sc_event *event, uint64_t *number,
+                                 uint64_t *seq);
+sc_status sc_pump_compose(struct sc_pump *p, const struct sc_op_desc *desc,
+                          const struct sc_op_place *place, uint64_t permit);
+sc_status sc_pump_compose_group(struct sc_pump *p, const struct sc_op_desc *descs,
+                                const struct sc_op_place *places, uint32_t count);
 void sc_pump_ops_close(struct sc_pump *p);
-bool sc_pump_ops_pending(const struct sc_pump *p);
+
+// pump_captures.c
+struct sc_pump_capture *sc_pump_capturing_on(struct sc_pump *p, uint64_t stream); // or NULL
+sc_status sc_pump_record(struct sc_pump *p, struct sc_pump_capture *capture, uint64_t epoch,
+                         const struct sc_op_desc *descs, const struct sc_op_place *places,
+                         uint32_t count);
+void sc_pump_tell_captures(struct sc_pump *p);
 
 #endif

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
-// Ops: composing one out of the seam's verbs, polling those in flight, captures and replays.
+// Ops: composing one out of the seam's verbs, launching it, polling those in flight.
 #include "core/pump_inside.h"
 
 static void *ctx(const struct sc_pump *p) {
     return p->device->ctx;
-}
-
-static uint64_t *op_slot(struct sc_pump *p, uint64_t number) {
-    return &p->ops[number % p->config.core.ledger_ops];
 }
 
 // ---- composing ----
@@ -36,8 +32,16 @@ static sc_status pair_exchange(struct sc_pump *p, const struct sc_op_desc *desc,
     return d->add_bf16(ctx(p), place->dst, p->receive, desc->bytes, permit, place->stream);
 }
 
-static sc_status compose(struct sc_pump *p, const struct sc_op_desc *desc,
-                         const struct sc_op_place *place, uint64_t permit) {
+static sc_status send_or_recv(struct sc_pump *p, const struct sc_op_desc *desc,
+                              const struct sc_op_place *place) {
+    const struct sc_device *d = p->device;
+    if (desc->kind == SC_OP_SEND)
+        return d->send(ctx(p), p->comm, place->src, desc->bytes, desc->root, place->stream);
+    return d->recv(ctx(p), p->comm, place->dst, desc->bytes, desc->root, place->stream);
+}
+
+sc_status sc_pump_compose(struct sc_pump *p, const struct sc_op_desc *desc,
+                          const struct sc_op_place *place, uint64_t permit) {
     const struct sc_device *d = p->device;
     uint64_t comm = p->comm, bytes = desc->bytes;
     SC_ASSERT(comm != 0 && bytes <= p->config.core.capacity_bytes);
@@ -58,11 +62,7 @@ static sc_status compose(struct sc_pump *p, const struct sc_op_desc *desc,
         status = d->reduce_scatter(ctx(p), comm, place->src, place->dst, bytes, place->stream);
         break;
     case SC_OP_SEND:
-        status = d->send(ctx(p), comm, place->src, bytes, desc->root, place->stream);
-        break;
-    case SC_OP_RECV:
-        status = d->recv(ctx(p), comm, place->dst, bytes, desc->root, place->stream);
-        break;
+    case SC_OP_RECV: status = send_or_recv(p, desc, place); break;
     case SC_OP_KIND_COUNT: break;
     }
     if (status == SC_OK && !SC_MUTANT(7))
@@ -72,10 +72,37 @@ static sc_status compose(struct sc_pump *p, const struct sc_op_desc *desc,
 
 // One receive buffer serves all streams: an op on another stream than its predecessor's waits for it.
 static sc_status order_streams(struct sc_pump *p, uint64_t stream) {
-    uint64_t newest = p->newest_number != 0 ? *op_slot(p, p->newest_number) : 0;
+    uint64_t newest = p->newest_number != 0 ? *sc_pump_op_slot(p, p->newest_number) : 0;
     if (newest == 0 || p->newest_stream == stream)
         return SC_OK;
     return p->device->stream_wait(ctx(p), stream, newest);
+}
+
+// The op's stream waits for what is enqueued on `from` so far: an empty op there marks the place.
+static sc_status fork_stream(struct sc_pump *p, uint64_t from, uint64_t stream) {
+    const struct sc_device *d = p->device;
+    uint64_t mark = 0;
+    sc_status status = d->op_begin(ctx(p), from, &mark);
+    if (status != SC_OK)
+        return status;
+    status = d->op_end(ctx(p), mark);
+    if (status == SC_OK)
+        status = d->stream_wait(ctx(p), stream, mark);
+    (void)d->op_release(ctx(p), mark);
+    return status;
+}
+
+// Every send and recv in one group, which ends exactly once whatever happened inside it.
+sc_status sc_pump_compose_group(struct sc_pump *p, const struct sc_op_desc *descs,
+                                const struct sc_op_place *places, uint32_t count) {
+    sc_status status = p->device->group_begin(ctx(p));
+    if (status != SC_OK)
+        return status;
+    for (uint32_t i = 0; i < count && status == SC_OK; i++)
+        status = send_or_recv(p, &descs[i], &places[i]);
+    sc_status ended = p->device->group_end(ctx(p));
+    status = status != SC_OK ? status : ended;
+    return status == SC_OK ? p->device->comm_error(ctx(p), p->comm) : status;
 }
 
 static sc_status launch_op(struct sc_pump *p, uint64_t epoch, uint64_t *op) {
@@ -83,7 +110,10 @@ static sc_status launch_op(struct sc_pump *p, uint64_t epoch, uint64_t *op) {
     sc_status status = p->device->op_begin(ctx(p), l->stream, op);
     if (status != SC_OK)
         return status;
-    status = compose(p, l->desc, l->place, epoch);
+    if (l->count > 1)
+        status = sc_pump_compose_group(p, l->desc, l->place, l->count);
+    else
+        status = sc_pump_compose(p, l->desc, l->place, epoch);
     if (status == SC_INPROGRESS) // half an op is none: nothing here is asked for again
         status = SC_SUBMIT_FAILED;
     sc_status ended = p->device->op_end(ctx(p), *op);
@@ -95,12 +125,14 @@ void sc_pump_launch(struct sc_pump *p, const struct sc_action *action) {
     uint64_t op = 0;
     uint64_t number = action->a;
     l->status = order_streams(p, l->stream);
+    if (l->status == SC_OK && l->from != SC_STREAM_NONE)
+        l->status = fork_stream(p, l->from, l->stream);
     if (l->status == SC_OK && l->replay != NULL)
         l->status =
             p->device->replay_begin(ctx(p), l->replay->handle, l->stream, action->epoch, &op);
     else if (l->status == SC_OK)
         l->status = launch_op(p, action->epoch, &op);
-    *op_slot(p, number) = op;
+    *sc_pump_op_slot(p, number) = op;
     if (l->status == SC_OK) {
         p->newest_number = number;
         p->newest_stream = l->stream;
@@ -117,9 +149,8 @@ void sc_pump_launch(struct sc_pump *p, const struct sc_action *action) {
     }
 }
 
-// The verdict on a submit: of the core, or of the launch that followed.
-static sc_status launch_through(struct sc_pump *p, struct sc_event *event, uint64_t *number,
-                                uint64_t *seq) {
+sc_status sc_pump_launch_through(struct sc_pump *p, struct sc_event *event, uint64_t *number,
+                                 uint64_t *seq) {
     sc_status status = sc_pump_feed(p, event);
     if (status != SC_OK)
         return status;
@@ -134,55 +165,6 @@ static sc_status launch_through(struct sc_pump *p, struct sc_event *event, uint6
     return SC_OK;
 }
 
-static struct sc_pump_capture *capturing_on(struct sc_pump *p, uint64_t stream) {
-    for (uint32_t i = 0; p->captures_open != 0 && i < p->captures_count; i++)
-        if (p->captures[i].open && p->captures[i].stream == stream)
-            return &p->captures[i];
-    return NULL;
-}
-
-static bool is_live(const struct sc_pump *p, uint64_t epoch) {
-    return sc_core_state(p->core) == SC_STATE_READY && epoch == p->comm_epoch;
-}
-
-static sc_status record(struct sc_pump *p, struct sc_pump_capture *capture, uint64_t epoch,
-                        const struct sc_op_desc *desc, const struct sc_op_place *place) {
-    if (!is_live(p, epoch) || epoch != capture->epoch)
-        return SC_EPOCH_LOST;
-    sc_status status = sc_core_check_op(p->core, desc, place);
-    if (status != SC_OK)
-        return status;
-    if (capture->count == p->config.core.ledger_ops)
-        return SC_TOO_LARGE;
-    if (!sc_core_op_is_void(p->core, desc))
-        status = compose(p, desc, place, 0);
-    if (status != SC_OK)
-        return status;
-    capture->list[capture->count++] = *desc;
-    return SC_OK;
-}
-
-sc_status sc_pump_submit(struct sc_pump *p, uint64_t epoch, const struct sc_op_desc *desc,
-                         const struct sc_op_place *place, uint64_t *number, uint64_t *seq) {
-    struct sc_pump_capture *capture = capturing_on(p, place->stream);
-    if (capture != NULL) {
-        *number = *seq = 0;
-        return record(p, capture, epoch, desc, place);
-    }
-    p->launch = (struct sc_pump_launch){.desc = desc,
-                                        .place = place,
-                                        .stream = place->stream,
-                                        .seqs = sc_op_is_collective(desc->kind)};
-    struct sc_event event;
-    event.type = SC_EVENT_OP_SUBMIT;
-    event.epoch = epoch;
-    event.u.submit.desc = *desc;
-    event.u.submit.place = *place;
-    return launch_through(p, &event, number, seq);
-}
-
-// ---- polling ----
-
 static void feed_op(struct sc_pump *p, enum sc_event_type type, uint64_t number, sc_status status) {
     struct sc_event event;
     event.type = type;
@@ -191,6 +173,109 @@ static void feed_op(struct sc_pump *p, enum sc_event_type type, uint64_t number,
     event.u.op.status = status;
     (void)sc_pump_feed(p, &event);
 }
+
+static sc_status submit_from(struct sc_pump *p, uint64_t epoch, const struct sc_op_desc *desc,
+                             const struct sc_op_place *place, uint64_t from, uint64_t *number,
+                             uint64_t *seq) {
+    p->launch = (struct sc_pump_launch){.desc = desc,
+                                        .place = place,
+                                        .stream = place->stream,
+                                        .from = from,
+                                        .seqs = sc_op_is_collective(desc->kind)};
+    struct sc_event event;
+    event.type = SC_EVENT_OP_SUBMIT;
+    event.epoch = epoch;
+    event.u.submit.desc = *desc;
+    event.u.submit.place = *place;
+    return sc_pump_launch_through(p, &event, number, seq);
+}
+
+sc_status sc_pump_submit(struct sc_pump *p, uint64_t epoch, const struct sc_op_desc *desc,
+                         const struct sc_op_place *place, uint64_t *number, uint64_t *seq) {
+    struct sc_pump_capture *capture = sc_pump_capturing_on(p, place->stream);
+    if (capture == NULL)
+        return submit_from(p, epoch, desc, place, SC_STREAM_NONE, number, seq);
+    *number = *seq = 0;
+    return sc_pump_record(p, capture, epoch, desc, place, 1);
+}
+
+sc_status sc_pump_start(struct sc_pump *p, uint64_t epoch, const struct sc_op_desc *desc,
+                        const struct sc_op_place *place, uint64_t from, uint64_t *number,
+                        uint64_t *seq) {
+    struct sc_pump_capture *capture = sc_pump_capturing_on(p, from);
+    if (capture == NULL)
+        return submit_from(p, epoch, desc, place, from, number, seq);
+    struct sc_op_place there = *place; // a capture is of one stream: in there, in order
+    there.stream = from;
+    *number = *seq = 0;
+    return sc_pump_record(p, capture, epoch, desc, &there, 1);
+}
+
+sc_status sc_pump_join_op(struct sc_pump *p, uint64_t epoch, uint64_t number, uint64_t stream) {
+    const struct sc_ledger *ledger = sc_core_ledger(p->core);
+    if (!sc_pump_is_live(p, epoch))
+        return SC_EPOCH_LOST;
+    if (!sc_pump_op_pending(p, number))
+        return SC_OK; // complete, or recorded in order
+    if (sc_pump_capturing_on(p, stream) != NULL)
+        return SC_CAPTURE;
+    SC_ASSERT(sc_ledger_at(ledger, number)->number == number);
+    sc_status status = p->device->stream_wait(ctx(p), stream, *sc_pump_op_slot(p, number));
+    if (status != SC_OK)
+        feed_op(p, SC_EVENT_OP_FAILED, number, status);
+    return status;
+}
+
+// Both sides of a pair must name it alike: the lowest pair of a group comes first in it.
+static void put_lowest_pair_first(const struct sc_pump *p, struct sc_op_desc *descs,
+                                  struct sc_op_place *places, uint32_t count) {
+    uint32_t own = p->config.core.rank, lowest = 0, at = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bool sends = descs[i].kind == SC_OP_SEND;
+        uint32_t from = sends ? own : descs[i].root, to = sends ? descs[i].root : own;
+        if (i == 0 || from * SC_WORLD_MAX + to < lowest) {
+            lowest = from * SC_WORLD_MAX + to;
+            at = i;
+        }
+    }
+    struct sc_op_desc desc = descs[0];
+    struct sc_op_place place = places[0];
+    descs[0] = descs[at];
+    places[0] = places[at];
+    descs[at] = desc;
+    places[at] = place;
+}
+
+sc_status sc_pump_submit_group(struct sc_pump *p, uint64_t epoch, struct sc_op_desc *descs,
+                               struct sc_op_place *places, uint32_t count, uint64_t *number) {
+    uint64_t seq = 0;
+    *number = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        sc_status status = sc_core_check_op(p->core, &descs[i], &places[i]);
+        bool fits = !sc_op_is_collective(descs[i].kind) && descs[i].bytes != 0 &&
+                    places[i].stream == places[0].stream;
+        if (status != SC_OK || !fits)
+            return status != SC_OK ? status : SC_INVALID;
+    }
+    if (count == 0)
+        return sc_pump_is_live(p, epoch) ? SC_OK : SC_EPOCH_LOST;
+    put_lowest_pair_first(p, descs, places, count);
+    struct sc_pump_capture *capture = sc_pump_capturing_on(p, places[0].stream);
+    if (capture != NULL)
+        return sc_pump_record(p, capture, epoch, descs, places, count);
+    p->launch = (struct sc_pump_launch){.desc = descs,
+                                        .place = places,
+                                        .count = count,
+                                        .stream = places[0].stream,
+                                        .from = SC_STREAM_NONE};
+    struct sc_event event = {.type = SC_EVENT_REPLAY, .epoch = epoch};
+    event.u.replay.list = descs;
+    event.u.replay.count = count;
+    event.u.replay.stream = places[0].stream;
+    return sc_pump_launch_through(p, &event, number, &seq);
+}
+
+// ---- polling ----
 
 // Whether an op's polls have given no answer for longer than an op may take; while the epoch is being
 // left, that excuses no delay at all.
@@ -208,7 +293,7 @@ static bool is_mute(struct sc_pump *p, uint64_t number) {
 // that itself fails says nothing of where the op is: it is evidence, and the op stays.
 static bool poll_oldest(struct sc_pump *p, const struct sc_ledger_entry *entry) {
     uint64_t number = entry->number;
-    uint64_t *op = op_slot(p, number);
+    uint64_t *op = sc_pump_op_slot(p, number);
     if (*op == 0 || number == p->open_replay)
         return false;
     enum sc_op_state state = SC_OP_ENQUEUED;
@@ -245,110 +330,28 @@ void sc_pump_poll(struct sc_pump *p) {
         }
 }
 
+uint64_t sc_pump_stream_newest(const struct sc_pump *p, uint64_t stream) {
+    const struct sc_ledger *ledger = sc_core_ledger(p->core);
+    for (uint32_t i = 0; i < ledger->streams_used; i++)
+        if (ledger->streams[i].oldest != 0 && ledger->streams[i].stream == stream)
+            return ledger->streams[i].newest;
+    return 0;
+}
+
+bool sc_pump_op_pending(const struct sc_pump *p, uint64_t number) {
+    const struct sc_ledger *ledger = sc_core_ledger(p->core);
+    return number >= ledger->oldest_number && number < ledger->next_number &&
+           !sc_ledger_at(ledger, number)->done;
+}
+
 bool sc_pump_ops_pending(const struct sc_pump *p) {
     return !sc_ledger_empty(sc_core_ledger(p->core));
 }
 
 void sc_pump_ops_close(struct sc_pump *p) {
     if (p->open_replay != 0)
-        (void)p->device->replay_end(ctx(p), *op_slot(p, p->open_replay));
+        (void)p->device->replay_end(ctx(p), *sc_pump_op_slot(p, p->open_replay));
     for (uint32_t i = 0; p->ops != NULL && i < p->config.core.ledger_ops; i++)
         if (p->ops[i] != 0)
             (void)p->device->op_release(ctx(p), p->ops[i]);
-}
-
-// ---- captures and replays ----
-
-static struct sc_pump_capture *find_capture(struct sc_pump *p, uint64_t handle) {
-    for (uint32_t i = 0; handle != 0 && i < p->captures_count; i++)
-        if (p->captures[i].handle == handle)
-            return &p->captures[i];
-    return NULL;
-}
-
-// Those the application has not released; then, whatever it said, those whose graphs still live.
-static uint32_t captures_held(struct sc_pump *p) {
-    uint32_t held = 0;
-    for (uint32_t i = 0; i < p->captures_count; i++)
-        held += p->captures[i].handle != 0;
-    if (held == 0 && p->comm != 0 && p->captures_told != 0)
-        (void)p->device->captures_held(ctx(p), p->comm, &held);
-    return held;
-}
-
-void sc_pump_tell_captures(struct sc_pump *p) {
-    struct sc_event event = {.type = SC_EVENT_CAPTURES, .u.captures.held = captures_held(p)};
-    if (event.u.captures.held == p->captures_told)
-        return;
-    p->captures_told = event.u.captures.held;
-    (void)sc_pump_feed_word(p, &event);
-}
-
-sc_status sc_pump_capture_begin(struct sc_pump *p, uint64_t epoch, uint64_t stream,
-                                uint64_t *capture) {
-    if (!is_live(p, epoch))
-        return SC_EPOCH_LOST;
-    if (capturing_on(p, stream) != NULL)
-        return SC_CAPTURE;
-    struct sc_pump_capture *slot = NULL;
-    for (uint32_t i = 0; i < p->captures_count && slot == NULL; i++)
-        slot = p->captures[i].handle == 0 ? &p->captures[i] : NULL;
-    if (slot == NULL)
-        return SC_BUSY;
-    sc_status status = p->device->capture_begin(ctx(p), stream, capture);
-    if (status != SC_OK)
-        return status;
-    slot->handle = *capture;
-    slot->epoch = epoch;
-    slot->stream = stream;
-    slot->open = true;
-    p->captures_open++;
-    slot->count = 0;
-    sc_pump_tell_captures(p);
-    return SC_OK;
-}
-
-sc_status sc_pump_capture_end(struct sc_pump *p, uint64_t capture) {
-    struct sc_pump_capture *slot = find_capture(p, capture);
-    if (slot == NULL || !slot->open)
-        return SC_INVALID;
-    slot->open = false;
-    p->captures_open--;
-    return p->device->capture_end(ctx(p), capture);
-}
-
-sc_status sc_pump_capture_release(struct sc_pump *p, uint64_t capture) {
-    struct sc_pump_capture *slot = find_capture(p, capture);
-    if (slot == NULL || slot->open)
-        return SC_INVALID;
-    sc_status status = p->device->capture_release(ctx(p), capture);
-    if (status != SC_OK)
-        return status;
-    slot->handle = 0;
-    sc_pump_tell_captures(p);
-    return SC_OK;
-}
-
-sc_status sc_pump_replay_begin(struct sc_pump *p, uint64_t epoch, uint64_t capture, uint64_t stream,
-                               uint64_t *number, uint64_t *seq) {
-    const struct sc_pump_capture *slot = find_capture(p, capture);
-    if (slot == NULL || slot->open || p->open_replay != 0)
-        return SC_INVALID;
-    if (slot->epoch != epoch)
-        return SC_EPOCH_LOST; // a captured exchange is bound to the communicator of its epoch
-    p->launch = (struct sc_pump_launch){.replay = slot, .stream = stream};
-    for (uint32_t i = 0; i < slot->count; i++)
-        p->launch.seqs += sc_op_is_collective(slot->list[i].kind);
-    struct sc_event event = {.type = SC_EVENT_REPLAY, .epoch = epoch};
-    event.u.replay.list = slot->list;
-    event.u.replay.count = slot->count;
-    event.u.replay.stream = stream;
-    return launch_through(p, &event, number, seq);
-}
-
-sc_status sc_pump_replay_end(struct sc_pump *p, uint64_t number) {
-    if (number == 0 || number != p->open_replay)
-        return SC_INVALID;
-    p->open_replay = 0;
-    return p->device->replay_end(ctx(p), *op_slot(p, number));
 }
