@@ -189,9 +189,11 @@ sc_status sc_pump_open(const struct sc_pump_config *config, struct sc_pump **out
     struct sc_event start = {.type = SC_EVENT_START};
     (void)sc_pump_feed(p, &start);
     if (p->listen_status != SC_OK) {
-        char what[320];
-        snprintf(what, sizeof what, "open: listen on %.200s port %u", p->master_host,
-                 (unsigned)config->master_port);
+        char where[400], what[sizeof where + 32];
+        if (sc_pump_explain(p, where, sizeof where)[0] == '\0')
+            snprintf(where, sizeof where, "%.300s port %u", p->master_host,
+                     (unsigned)config->master_port);
+        snprintf(what, sizeof what, "open: listen on %s", where);
         return fail_open(p, p->listen_status, what, why, why_bytes);
     }
     *out = p;

@@ -96,6 +96,10 @@ SC_MUST_USE sc_status sc_pump_replay_end(struct sc_pump *pump, uint64_t number);
 SC_MUST_USE sc_status sc_pump_register(struct sc_pump *pump, uint64_t address, uint64_t bytes);
 SC_MUST_USE sc_status sc_pump_deregister(struct sc_pump *pump, uint64_t address);
 
+// How the last listen or dial went, or how far the present one is, in the words of the link table;
+// "" when it has none. Returns `text`, cut to `bytes`, which must be at least 1.
+const char *sc_pump_explain(const struct sc_pump *pump, char *text, size_t bytes);
+
 // The events of the same names; see core/event.h. None waits. EPOCH_LOST in any other epoch.
 void sc_pump_join(struct sc_pump *pump);
 SC_MUST_USE sc_status sc_pump_mark(struct sc_pump *pump, uint64_t epoch, uint64_t mark);

@@ -3,6 +3,7 @@
 // Links: dialling, accepting, bounded buffers, frames in and out.
 #include "core/pump_inside.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,6 +72,15 @@ static void feed_down(struct sc_pump *p, uint64_t link, sc_status status) {
     struct sc_event down = {.type = SC_EVENT_LINK_DOWN,
                             .u.link_down = {.link = link, .status = status}};
     (void)sc_pump_feed(p, &down);
+}
+
+const char *sc_pump_explain(const struct sc_pump *p, char *text, size_t bytes) {
+    const struct sc_link *link = net(p);
+    const size_t known = offsetof(struct sc_link, explain) + sizeof link->explain;
+    if (link->size >= known && link->explain != NULL)
+        return link->explain(link->ctx, text, bytes);
+    text[0] = '\0';
+    return text;
 }
 
 // ---- actions ----

@@ -114,8 +114,8 @@ struct sc_link {
     // Ends a link or a listener. Unsent bytes may be lost. Closing 0 does nothing.
     void (*close)(void *ctx, uint64_t handle);
 
-    // Says for people how the last listen or dial went, or how far the present one is: addresses,
-    // and the system's own words. Returns `text`, cut to `bytes`, which must be at least 1; "" when
+    // Says for people how the last listen or dial went, or how far the present one is: first the host
+    // and the port, then addresses, and the system's own words. Returns `text`, cut to `bytes`, which must be at least 1; "" when
     // there is nothing to say.
     const char *(*explain)(void *ctx, char *text, size_t bytes);
 };

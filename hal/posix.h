@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
-// The real clock and the real sockets: sc_host and sc_link of one process, for one pump.
+// The real clock, threads and sockets: sc_host and sc_link of one process, for one pump.
 //
 // Both tables belong to one object, so that host.wait sleeps on exactly the sockets that link handed
 // out, on the clock, and on wake. A wait tells of a socket once; asking it again (accept, connected,
 // send, recv) makes the next wait watch it again. So a link that nobody asks costs no spinning, and
 // whoever waits must first have asked until the answer was SC_INPROGRESS, as sc_pump_run does.
 //
-// One thread at a time, but for host.wake: any thread, or a signal handler, until destroy begins.
+// Who may call what. The verbs of link, inside the monitor or, where a pump has only one thread, by
+// that one. host.wait, outside the monitor and one thread at a time: the PROGRESS thread, once it is
+// started. While it sleeps others may use link; what gives it more to watch, or closes what it
+// watches, ends the wait as wake would. thread_start, thread_stop, create and destroy, one thread at
+// a time. now_ns, entropy, wake, event_fd and event_signal, any thread until destroy begins; wake
+// also in a signal handler.
 #ifndef SC_HAL_POSIX_H
 #define SC_HAL_POSIX_H
 
@@ -20,12 +25,14 @@ struct sc_posix;
 // An object without sockets. SC_NO_MEMORY when memory or descriptors are lacking.
 SC_MUST_USE sc_status sc_posix_create(struct sc_posix **out);
 
-// Closes every socket that is left and frees the object; both tables end with it. Waits for nobody:
-// a thread that still asks the name service ends by itself. NULL is allowed.
+// Closes every socket that is left and frees the object; both tables end with it. The threads that
+// were started have been stopped. Waits for nobody: a thread that still asks the name service ends
+// by itself. NULL is allowed.
 void sc_posix_destroy(struct sc_posix *posix);
 
 // Clock: CLOCK_MONOTONIC. Entropy: the kernel's, never short; SC_DEVICE_ERROR when there is none.
 // wait: never SC_TIMEOUT before the deadline; SC_NO_MEMORY when the kernel cannot watch the sockets.
+// thread_start: also SC_STATE, when that thread is started already. event_fd: an eventfd.
 const struct sc_host *sc_posix_host(struct sc_posix *posix);
 
 // TCP over IPv4 and IPv6. Beyond what hal.h says:
@@ -38,11 +45,8 @@ const struct sc_host *sc_posix_host(struct sc_posix *posix);
 //   connected  a connection that met itself, as can happen on a port of one's own machine where
 //              nobody listens, is SC_REFUSED.
 //   recv       what had arrived before a reset may still be handed out first.
+//   explain    tells of the last listen, or dial that ended; before the first dial ends, how far it
+//              is. Of several addresses it names the last tried, and says when that is a loopback one.
 const struct sc_link *sc_posix_link(struct sc_posix *posix);
-
-// Says for people how the last dial that ended went, or else how far the first one is: the host, the
-// address tried, the resolver's or the socket's own word, and whether the address is a loopback one.
-// Returns `text`, cut to `bytes`, which must be at least 1.
-const char *sc_posix_last_dial(const struct sc_posix *posix, char *text, size_t bytes);
 
 #endif

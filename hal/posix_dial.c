@@ -8,7 +8,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
-#include <unistd.h>
 
 bool sc_posix_is_shortage(int error) {
     return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
@@ -46,10 +45,7 @@ static sc_status status_of(int error) {
 
 static void fail(struct sc_posix *posix, struct sc_posix_entry *entry, enum sc_posix_stage stage,
                  sc_status failure, int resolver_error, int system_error) {
-    if (entry->fd >= 0)
-        close(entry->fd);
-    entry->fd = -1;
-    entry->interest = 0;
+    sc_posix_let_go(posix, entry);
     entry->state = SC_POSIX_FAILED;
     entry->failure = failure;
     sc_posix_note(posix, entry, stage, resolver_error, system_error);
@@ -83,7 +79,7 @@ static void follow_connect(struct sc_posix *posix, struct sc_posix_entry *entry)
     int error = 0;
     socklen_t bytes = sizeof error;
     if (poll(&look, 1, 0) <= 0) {
-        entry->interest = POLLOUT;
+        sc_posix_watch(posix, entry, POLLOUT);
         return;
     }
     if (getsockopt(entry->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
@@ -94,7 +90,8 @@ static void follow_connect(struct sc_posix *posix, struct sc_posix_entry *entry)
         fail(posix, entry, SC_POSIX_MET_ITSELF, SC_REFUSED, 0, 0);
     } else {
         entry->state = SC_POSIX_OPEN;
-        entry->interest = POLLIN;
+        entry->interest = 0;
+        sc_posix_watch(posix, entry, POLLIN);
         sc_posix_note(posix, entry, SC_POSIX_CONNECTED, 0, 0);
     }
 }
@@ -192,16 +189,10 @@ sc_status sc_posix_dial(void *ctx, const char *host, uint16_t port, uint32_t att
     if (host == NULL || host[0] == '\0' || port == 0)
         return SC_INVALID;
     deliver(posix); // what was answered before this dial is not for it
-    struct sc_posix_entry *entry = sc_posix_take(posix, SC_POSIX_RESOLVING);
+    struct sc_posix_entry *entry = sc_posix_take_for(posix, SC_POSIX_RESOLVING, host, port);
     if (entry == NULL)
         return SC_NO_MEMORY;
-    entry->port = port;
     entry->attempt = attempt;
-    entry->host = strdup(host);
-    if (entry->host == NULL) {
-        sc_posix_release(posix, entry);
-        return SC_NO_MEMORY;
-    }
     struct sc_posix_answer literal = sc_posix_lookup(host, AI_NUMERICHOST);
     if (literal.found != NULL) {
         connect_to(posix, entry, &literal);

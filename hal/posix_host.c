@@ -56,8 +56,14 @@ static void host_wake(void *ctx) {
 struct watch {
     nfds_t count;
     struct pollfd set[1 + SC_POSIX_HANDLES_MAX];
-    struct sc_posix_entry *entries[1 + SC_POSIX_HANDLES_MAX];
+    uint64_t handles[1 + SC_POSIX_HANDLES_MAX]; // an entry may change hands during the poll
 };
+
+void sc_posix_rouse(struct sc_posix *posix) {
+    if (posix->asleep)
+        host_wake(posix);
+    posix->asleep = false;
+}
 
 // Lowers *until_ns to the end of the first rest of a listener.
 static void gather(struct sc_posix *posix, struct watch *watch, uint64_t now_ns,
@@ -73,13 +79,13 @@ static void gather(struct sc_posix *posix, struct watch *watch, uint64_t now_ns,
                 *until_ns = entry->rests_until_ns;
             continue;
         }
-        watch->entries[watch->count] = entry;
+        watch->handles[watch->count] = entry->handle;
         watch->set[watch->count++] = (struct pollfd){.fd = entry->fd, .events = entry->interest};
     }
 }
 
 // Forgets the interest in what is ready: it is told once.
-static void tell(struct watch *watch) {
+static void tell(struct sc_posix *posix, const struct watch *watch) {
     eventfd_t wakes;
     if (watch->set[0].revents != 0)
         (void)eventfd_read(watch->set[0].fd, &wakes);
@@ -87,26 +93,36 @@ static void tell(struct watch *watch) {
         short ready = watch->set[i].revents;
         if (ready & ~(POLLIN | POLLOUT)) // an end or an error answers whatever is asked next
             ready = POLLIN | POLLOUT;
-        watch->entries[i]->interest &= (short)~ready;
+        struct sc_posix_entry *entry = sc_posix_find(posix, watch->handles[i]);
+        if (entry != NULL)
+            entry->interest &= (short)~ready;
     }
 }
 
+// Entries are looked at under the lock alone, and never while it sleeps.
 static sc_status host_wait(void *ctx, uint64_t deadline_ns) {
     struct sc_posix *posix = ctx;
     for (;;) {
         struct watch watch;
+        pthread_mutex_lock(&posix->lock);
         uint64_t now_ns = sc_posix_now_ns(), until_ns = deadline_ns;
         gather(posix, &watch, now_ns, &until_ns);
+        posix->asleep = true;
+        pthread_mutex_unlock(&posix->lock);
         uint64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
         const struct timespec left = {.tv_sec = (time_t)(left_ns / SECOND_NS),
                                       .tv_nsec = (long)(left_ns % SECOND_NS)};
         int ready = ppoll(watch.set, watch.count, until_ns == SC_NEVER_NS ? NULL : &left, NULL);
-        if (ready < 0 && errno != EINTR)
+        bool failed = ready < 0 && errno != EINTR;
+        pthread_mutex_lock(&posix->lock);
+        posix->asleep = false;
+        if (ready > 0)
+            tell(posix, &watch);
+        pthread_mutex_unlock(&posix->lock);
+        if (failed)
             return SC_NO_MEMORY;
-        if (ready > 0) {
-            tell(&watch);
+        if (ready > 0)
             return SC_OK;
-        }
         if (sc_posix_now_ns() >= deadline_ns)
             return SC_TIMEOUT;
     }
@@ -128,11 +144,13 @@ sc_status sc_posix_create(struct sc_posix **out) {
         .wait = host_wait,
         .wake = host_wake,
     };
+    sc_posix_threads_open(posix);
     posix->link = sc_posix_link_table;
     posix->link.ctx = posix;
     posix->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    posix->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     posix->spare_fd = fcntl(posix->wake_fd, F_DUPFD_CLOEXEC, 0);
-    if (posix->wake_fd < 0 || posix->spare_fd < 0) {
+    if (posix->wake_fd < 0 || posix->event_fd < 0 || posix->spare_fd < 0) {
         sc_posix_destroy(posix);
         return SC_NO_MEMORY;
     }
@@ -149,8 +167,11 @@ void sc_posix_destroy(struct sc_posix *posix) {
             sc_posix_release(posix, &posix->entries[i]);
     if (posix->spare_fd >= 0)
         close(posix->spare_fd);
+    if (posix->event_fd >= 0)
+        close(posix->event_fd);
     if (posix->wake_fd >= 0)
         close(posix->wake_fd);
+    sc_posix_threads_close(posix);
     free(posix);
 }
 

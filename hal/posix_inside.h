@@ -3,10 +3,11 @@
 // The object behind hal/posix.h, shared by its files:
 //
 //   posix_host.c     create, destroy, clock, entropy, waiting
+//   posix_thread.c   the monitor, the two threads, the descriptor for events
 //   posix_link.c     the link table: listen, accept, send, recv, close
 //   posix_dial.c     from a name to a connection
 //   posix_resolve.c  the name service, and the thread that waits for it
-//   posix_report.c   what is told of the last dial
+//   posix_report.c   what is told of the last listen or dial
 //   posix_table.c    handles
 #ifndef SC_HAL_POSIX_INSIDE_H
 #define SC_HAL_POSIX_INSIDE_H
@@ -15,6 +16,7 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sys/socket.h>
 
 enum sc_posix_state {
@@ -40,17 +42,19 @@ struct sc_posix_entry {
     sc_status failure;
     uint64_t rests_until_ns; // LISTENING: not watched before
 
-    // of a dial
+    // of a listen or a dial: what was asked for, and what is tried
     char *host;
     uint32_t attempt;
     uint16_t port;
     union sc_posix_address address; // family AF_UNSPEC: none chosen yet
 };
 
-// How a dial went. The errors are those of the system, 0 where there is none.
+// How a listen or a dial went. Those behind BEGUN are ends.
 enum sc_posix_stage {
     SC_POSIX_NOTHING, // none was begun
+    SC_POSIX_LISTENS,
     SC_POSIX_BEGUN,
+    SC_POSIX_NO_LISTENER,
     SC_POSIX_GIVEN_UP, // closed before there was an answer
     SC_POSIX_NO_NAME,
     SC_POSIX_NO_CONNECTION,
@@ -58,6 +62,7 @@ enum sc_posix_stage {
     SC_POSIX_CONNECTED,
 };
 
+// The errors are those of the system, 0 where there is none.
 struct sc_posix_report {
     enum sc_posix_stage stage;
     char host[256];
@@ -67,11 +72,30 @@ struct sc_posix_report {
     int system_error;
 };
 
+struct sc_posix_thread {
+    struct sc_posix *posix;
+    const char *name;
+    void (*run)(struct sc_posix_thread *thread); // until it is told to stop
+    uint64_t (*step)(void *arg);
+    void *arg;
+    pthread_t id;
+    bool started;
+    bool told_to_stop; // guarded by the lock
+};
+
 struct sc_posix {
     struct sc_host host;
     struct sc_link link;
     int wake_fd;  // an eventfd
+    int event_fd; // another
     int spare_fd; // given away for a moment, to close a newcomer that there is no descriptor for
+
+    pthread_mutex_t lock; // the monitor's; it guards all that follows as well
+    pthread_cond_t change;
+    uint64_t notifies; // how many there were
+    bool asleep;       // a wait watches what it has gathered, and still rightly so
+    struct sc_posix_thread threads[SC_HOST_THREADS];
+
     struct sc_posix_query *query; // the one under way, or NULL
     struct sc_posix_report report;
     uint32_t used; // no entry is in use at or behind this one
@@ -81,6 +105,13 @@ struct sc_posix {
 // ---- posix_host.c ----
 
 uint64_t sc_posix_now_ns(void);
+// What a wait that is under way watches is not what it should any more: it ends.
+void sc_posix_rouse(struct sc_posix *posix);
+
+// ---- posix_thread.c ----
+
+void sc_posix_threads_open(struct sc_posix *posix); // fills in that part of the host table, too
+void sc_posix_threads_close(struct sc_posix *posix);
 
 // ---- posix_link.c, posix_dial.c ----
 
@@ -129,17 +160,25 @@ void sc_posix_query_end(struct sc_posix_query *query);
 
 // ---- posix_report.c ----
 
-// A dial has begun or ended; an end is remembered until the next end.
+// A listen or a dial has come that far; an end is remembered until the next end.
 void sc_posix_note(struct sc_posix *posix, const struct sc_posix_entry *entry,
                    enum sc_posix_stage stage, int resolver_error, int system_error);
+const char *sc_posix_explain(void *ctx, char *text, size_t bytes);
 
 // ---- posix_table.c ----
 
 void sc_posix_table_open(struct sc_posix *posix);
 // A free entry, now in that state; NULL when all are taken.
 struct sc_posix_entry *sc_posix_take(struct sc_posix *posix, enum sc_posix_state state);
+// The same for a listen or a dial; NULL also when memory is lacking.
+struct sc_posix_entry *sc_posix_take_for(struct sc_posix *posix, enum sc_posix_state state,
+                                         const char *host, uint16_t port);
 // NULL for a handle that is not in use.
 struct sc_posix_entry *sc_posix_find(struct sc_posix *posix, uint64_t handle);
+// Wait is to tell of these events, too.
+void sc_posix_watch(struct sc_posix *posix, struct sc_posix_entry *entry, short events);
+// Closes its socket, if it has one; wait tells of it no more.
+void sc_posix_let_go(struct sc_posix *posix, struct sc_posix_entry *entry);
 // Closes what it holds and frees it.
 void sc_posix_release(struct sc_posix *posix, struct sc_posix_entry *entry);
 

@@ -13,44 +13,53 @@
 
 // ---- listening ----
 
-static sc_status listen_at(const union sc_posix_address *address, int *out) {
+// At the entry's address. SC_OK, or an end that is noted.
+static sc_status listen_there(struct sc_posix *posix, struct sc_posix_entry *entry) {
     const int on = 1;
-    int fd = sc_posix_socket(address->any.sa_family);
-    if (fd < 0)
-        return sc_posix_is_shortage(errno) ? SC_NO_MEMORY : SC_BIND;
+    const struct sockaddr *address = &entry->address.any;
+    entry->fd = sc_posix_socket(address->sa_family);
     // A restarted rank 0 binds at once, whatever its former connections still wait for.
-    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-        bind(fd, &address->any, sc_posix_length(address)) != 0 || listen(fd, BACKLOG) != 0) {
-        close(fd);
-        return SC_BIND;
+    if (entry->fd >= 0 && setsockopt(entry->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(entry->fd, address, sc_posix_length(&entry->address)) == 0 &&
+        listen(entry->fd, BACKLOG) == 0) {
+        sc_posix_note(posix, entry, SC_POSIX_LISTENS, 0, 0);
+        sc_posix_watch(posix, entry, POLLIN);
+        return SC_OK;
     }
-    *out = fd;
-    return SC_OK;
+    sc_status status = sc_posix_is_shortage(errno) ? SC_NO_MEMORY : SC_BIND;
+    sc_posix_note(posix, entry, SC_POSIX_NO_LISTENER, 0, errno);
+    sc_posix_let_go(posix, entry);
+    return status;
+}
+
+static sc_status listen_somewhere(struct sc_posix *posix, struct sc_posix_entry *entry,
+                                  const struct sc_posix_answer *answer) {
+    if (answer->found == NULL) {
+        sc_posix_note(posix, entry, SC_POSIX_NO_NAME, answer->resolver_error, answer->system_error);
+        return sc_posix_answer_status(answer);
+    }
+    sc_status status = SC_BIND;
+    for (const struct addrinfo *a = answer->found; a != NULL && status != SC_OK; a = a->ai_next)
+        if (sc_posix_address_of(a, entry->port, &entry->address))
+            status = listen_there(posix, entry);
+    return status;
 }
 
 static sc_status link_listen(void *ctx, const char *host, uint16_t port, uint64_t *listener) {
     struct sc_posix *posix = ctx;
     if (host == NULL || host[0] == '\0' || port == 0)
         return SC_INVALID;
-    struct sc_posix_entry *entry = sc_posix_take(posix, SC_POSIX_LISTENING);
+    struct sc_posix_entry *entry = sc_posix_take_for(posix, SC_POSIX_LISTENING, host, port);
     if (entry == NULL)
         return SC_NO_MEMORY;
     struct sc_posix_answer answer = sc_posix_lookup(host, 0);
-    sc_status status = sc_posix_answer_status(&answer);
-    if (status == SC_OK)
-        status = SC_BIND;
-    for (const struct addrinfo *a = answer.found; a != NULL && status != SC_OK; a = a->ai_next) {
-        union sc_posix_address address;
-        if (sc_posix_address_of(a, port, &address))
-            status = listen_at(&address, &entry->fd);
-    }
+    sc_status status = listen_somewhere(posix, entry, &answer);
     if (answer.found != NULL)
         freeaddrinfo(answer.found);
     if (status != SC_OK) {
         sc_posix_release(posix, entry);
         return status;
     }
-    entry->interest = POLLIN;
     *listener = entry->handle;
     return SC_OK;
 }
@@ -81,14 +90,14 @@ static sc_status link_accept(void *ctx, uint64_t listener, uint64_t *link) {
     struct sc_posix_entry *from = sc_posix_find(posix, listener);
     if (from == NULL || from->state != SC_POSIX_LISTENING)
         return SC_INVALID;
-    from->interest = POLLIN;
+    sc_posix_watch(posix, from, POLLIN);
     int fd = accept_next(from->fd);
     int error = errno;
     struct sc_posix_entry *entry = fd >= 0 ? sc_posix_take(posix, SC_POSIX_OPEN) : NULL;
     if (entry != NULL) {
         sc_posix_send_at_once(fd);
         entry->fd = fd;
-        entry->interest = POLLIN;
+        sc_posix_watch(posix, entry, POLLIN);
         *link = entry->handle;
         return SC_OK;
     }
@@ -114,10 +123,11 @@ static struct sc_posix_entry *enter(struct sc_posix *posix, uint64_t link, size_
 }
 
 // What a transfer that moved nothing means. Any error but "not now" has ended the connection.
-static sc_status nothing_moved(struct sc_posix_entry *entry, ssize_t result, short wanted) {
+static sc_status nothing_moved(struct sc_posix *posix, struct sc_posix_entry *entry, ssize_t result,
+                               short wanted) {
     if (result == 0 || errno != EAGAIN)
         return SC_LINK_EOF;
-    entry->interest |= wanted;
+    sc_posix_watch(posix, entry, wanted);
     return SC_INPROGRESS;
 }
 
@@ -131,7 +141,7 @@ static sc_status link_send(void *ctx, uint64_t link, const void *data, size_t by
         taken = send(entry->fd, data, bytes, MSG_NOSIGNAL);
     } while (taken < 0 && errno == EINTR);
     if (taken <= 0)
-        return nothing_moved(entry, taken, POLLOUT);
+        return nothing_moved(ctx, entry, taken, POLLOUT);
     *sent = (size_t)taken;
     return SC_OK;
 }
@@ -146,8 +156,8 @@ static sc_status link_recv(void *ctx, uint64_t link, void *data, size_t bytes, s
         taken = recv(entry->fd, data, bytes, 0);
     } while (taken < 0 && errno == EINTR);
     if (taken <= 0)
-        return nothing_moved(entry, taken, POLLIN);
-    entry->interest |= POLLIN; // there may be more
+        return nothing_moved(ctx, entry, taken, POLLIN);
+    sc_posix_watch(ctx, entry, POLLIN); // there may be more
     *received = (size_t)taken;
     return SC_OK;
 }
@@ -171,4 +181,5 @@ const struct sc_link sc_posix_link_table = {
     .send = link_send,
     .recv = link_recv,
     .close = link_close,
+    .explain = sc_posix_explain,
 };

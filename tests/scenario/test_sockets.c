@@ -7,6 +7,7 @@
 #include "core/frame.h"
 #include "tests/support/frames.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -254,7 +255,7 @@ static void listener_that_never_accepts_is_told_of_at_join_ns_b4(void **state) {
     assert_int_equal(rig.ranks[1].missing, 1);
     assert_true(rig.ranks[1].missing_at_ns - since_ns >= rig.core.join_ns);
     assert_int_equal(sockets_state(&rig, 1), SC_STATE_RENDEZVOUS);
-    sc_posix_last_dial(rig.ranks[1].posix, text, sizeof text);
+    sc_pump_explain(rig.ranks[1].pump, text, sizeof text);
     assert_non_null(strstr(text, "given up without an answer"));
     for (uint32_t i = 0; i < FILLERS; i++)
         close(fillers[i]);
@@ -263,11 +264,12 @@ static void listener_that_never_accepts_is_told_of_at_join_ns_b4(void **state) {
 }
 
 static void expect_open_fails_with_bind(struct sockets_rig *rig, uint32_t place) {
-    char address[64];
+    char address[128];
     const uint64_t since_ns = sockets_now();
     assert_int_equal(sockets_rank_open(rig, place, 0), SC_BIND);
     assert_true(sockets_now() - since_ns < SOCKETS_SECOND);
-    snprintf(address, sizeof address, "listen on %s port %u", V4, (unsigned)rig->port);
+    snprintf(address, sizeof address, "listen on %s port %u, address %s: %s", V4,
+             (unsigned)rig->port, V4, strerror(EADDRINUSE));
     assert_non_null(strstr(rig->why, address));
     assert_non_null(strstr(rig->why, sc_status_sentence(SC_BIND)));
 }

@@ -290,9 +290,9 @@ void sockets_miss(const struct sockets_rig *rig, const char *condition, const ch
     char text[512];
     for (uint32_t place = 0; place < SOCKETS_PLACES; place++)
         if (rig->ranks[place].pump != NULL)
-            print_error("place %u is %s; last dial: %s\n", place,
+            print_error("place %u is %s; links: %s\n", place,
                         sc_state_name(sockets_state(rig, place)),
-                        sc_posix_last_dial(rig->ranks[place].posix, text, sizeof text));
+                        sc_pump_explain(rig->ranks[place].pump, text, sizeof text));
     print_error("not within %.0f s: %s\n", (double)SOCKETS_LIMIT_NS / 1e9, condition);
     _fail(file, line);
 }

@@ -272,7 +272,7 @@ static void every_descriptor_is_closed_on_exec_and_links_do_not_delay(void **sta
         assert_true(on != 0);
         assert_true(fcntl(fd, F_GETFL) & O_NONBLOCK);
     }
-    assert_int_equal(ours, 6); // the test's reserved port, wake, spare, listener, two ends
+    assert_int_equal(ours, 7); // the test's reserved port, wake, spare, event, listener, two ends
     assert_int_equal(streams, 2);
     sockets_pair_close(&p);
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -19,6 +20,12 @@ static sc_status listen_at(struct sockets_pair *p, const char *host, uint16_t po
 
 static sc_status accept_one(struct sockets_pair *p, uint64_t *link) {
     return p->link->accept(p->link->ctx, p->listener, link);
+}
+
+static void expect_said(struct sockets_pair *p, const char *host, const char *rest) {
+    char text[512], wanted[512];
+    snprintf(wanted, sizeof wanted, "%s port %u, %s", host, (unsigned)p->port, rest);
+    assert_string_equal(p->link->explain(p->link->ctx, text, sizeof text), wanted);
 }
 
 // Whether the stranger's connection was ended, or will be in time.
@@ -38,7 +45,9 @@ static void address_that_is_taken_or_not_ours_cannot_be_bound_b9(void **state) {
     sockets_pair_listen(&p, V4);
     uint32_t with_listener = sockets_descriptors();
     assert_int_equal(listen_at(&p, V4, p.port, &listener), SC_BIND);
+    expect_said(&p, V4, "address 127.0.0.1: Address already in use");
     assert_int_equal(listen_at(&p, "192.0.2.1", p.port, &listener), SC_BIND); // of documentation
+    expect_said(&p, "192.0.2.1", "address 192.0.2.1: Cannot assign requested address");
     assert_int_equal(listen_at(&p, "2001:db8::1", p.port, &listener), SC_BIND);
     assert_int_equal(listener, 77);
     assert_int_equal(sockets_descriptors(), with_listener);
@@ -48,14 +57,36 @@ static void address_that_is_taken_or_not_ours_cannot_be_bound_b9(void **state) {
 
 static void unknown_name_is_unreachable_and_no_name_invalid(void **state) {
     struct sockets_pair p;
+    char text[512];
     uint64_t listener = 77;
     (void)state;
     sockets_pair_listen(&p, V4);
     assert_int_equal(listen_at(&p, "nobody.invalid", p.port, &listener), SC_UNREACHABLE);
+    assert_non_null(strstr(p.link->explain(p.link->ctx, text, sizeof text), "name service: "));
     assert_int_equal(listen_at(&p, "", p.port, &listener), SC_INVALID);
     assert_int_equal(listen_at(&p, NULL, p.port, &listener), SC_INVALID);
     assert_int_equal(listen_at(&p, V4, 0, &listener), SC_INVALID);
     assert_int_equal(listener, 77);
+    sockets_pair_close(&p);
+}
+
+static void nothing_is_said_before_anything_is_asked(void **state) {
+    struct sc_posix *posix = NULL;
+    char text[8] = "before";
+    (void)state;
+    assert_int_equal(sc_posix_create(&posix), SC_OK);
+    const struct sc_link *link = sc_posix_link(posix);
+    assert_string_equal(link->explain(link->ctx, text, sizeof text), "");
+    sc_posix_destroy(posix);
+}
+
+static void what_is_said_is_cut_to_its_room(void **state) {
+    struct sockets_pair p;
+    char text[8];
+    (void)state;
+    sockets_pair_listen(&p, V4);
+    assert_string_equal(p.link->explain(p.link->ctx, text, sizeof text), "127.0.0");
+    assert_string_equal(p.link->explain(p.link->ctx, text, 1), "");
     sockets_pair_close(&p);
 }
 
@@ -153,7 +184,7 @@ static void dial_and_listen_without_descriptors(const void *arg) {
     sockets_pair_listen(&p, V4);
     sockets_limit_descriptors(0);
     SC_ASSERT(sockets_dial(&p, V4, 0, &link) == SC_NO_MEMORY);
-    sc_posix_last_dial(p.posix, text, sizeof text);
+    p.link->explain(p.link->ctx, text, sizeof text);
     SC_ASSERT(strstr(text, strerror(EMFILE)) != NULL);
     p.link->close(p.link->ctx, p.listener);
     int taken = dup(STDERR_FILENO); // of the listener, which has just freed one
@@ -202,6 +233,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(address_that_is_taken_or_not_ours_cannot_be_bound_b9),
         cmocka_unit_test(unknown_name_is_unreachable_and_no_name_invalid),
+        cmocka_unit_test(nothing_is_said_before_anything_is_asked),
+        cmocka_unit_test(what_is_said_is_cut_to_its_room),
         cmocka_unit_test(closed_listener_leaves_its_port_to_the_next_b9),
         cmocka_unit_test(newcomers_are_accepted_until_there_is_none),
         cmocka_unit_test(newcomer_without_a_descriptor_is_turned_away),
