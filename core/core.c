@@ -96,6 +96,8 @@ void sc_core_view(const struct sc_core *c, struct sc_core_view *out) {
         .started = ledger->started_seq,
         .completed = ledger->completed_seq,
         .agreed = c->agreed,
+        .arrived = c->arrived,
+        .passed = c->passed,
         .mark = c->mark,
         .captures = c->captures,
         .draining = c->state == SC_STATE_ABORTING && sc_ledger_waits(ledger),

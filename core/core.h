@@ -26,8 +26,8 @@ size_t sc_core_bytes(const struct sc_core_config *config);
 struct sc_core *sc_core_init(void *memory, const struct sc_core_config *config, uint64_t seed);
 
 // Decides. Returns the verdict on the event, as its origin should hear it: OP_SUBMIT, REPLAY,
-// COMMAND, SYNC and RECONNECT may be refused; for the others it is SC_OK, or says what was wrong
-// with a frame. `out` is overwritten.
+// COMMAND, SYNC, BARRIER, MARK and RECONNECT may be refused; for the others it is SC_OK, or says
+// what was wrong with a frame. `out` is overwritten.
 sc_status sc_core_step(struct sc_core *core, const struct sc_event *event, struct sc_actions *out);
 
 // When the core next wants a TICK, or SC_CORE_NEVER_NS.
@@ -49,6 +49,7 @@ struct sc_core_view {
     uint64_t recoveries;                    // epochs lost and replaced
     uint64_t submitted, started, completed; // seqs of `epoch`
     uint64_t agreed;
+    uint64_t arrived, passed; // barriers of `epoch`: here, and by every rank
     uint64_t mark;
     uint32_t captures;
     uint32_t draining;     // 1: ABORTING, and ops still wait behind the application's own work

@@ -26,6 +26,7 @@
     X(CAPTURES)       /* how many captures hold the communicator has changed */                    \
     X(COMMAND)        /* the application sends bytes to other ranks */                             \
     X(SYNC)           /* the application wants agreement up to a seq */                            \
+    X(BARRIER)        /* the application has arrived once more */                                  \
     X(MARK)           /* the application has committed a step */                                   \
     X(RECONNECT)      /* the application gives the epoch up */                                     \
     X(CLOSE)          /* the application leaves */

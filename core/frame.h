@@ -15,7 +15,7 @@
 #include <stddef.h>
 
 #define SC_FRAME_FORMAT 1u     // of the header; never changes, so that a HELLO can always be read
-#define SC_PROTOCOL_VERSION 1u // compared in HELLO
+#define SC_PROTOCOL_VERSION 2u // compared in HELLO
 #define SC_FRAME_HEADER_BYTES 16u
 #define SC_FRAME_MAX_BYTES (SC_FRAME_HEADER_BYTES + 64u + SC_COMMAND_MAX_BYTES)
 // No frame that a stranger may send before it is known is longer than this.
@@ -77,6 +77,7 @@ struct sc_ping {
     uint64_t agreed;      // coordinator: digests of all ranks agree up to this seq
     uint64_t all_started; // coordinator: every rank has started this seq
     uint64_t mark;
+    uint64_t barrier;    // barriers: a member has arrived at so many; coordinator: all ranks have
     struct sc_pair pair; // the send or recv that its oldest op is, if it has started
     uint32_t laggard;    // coordinator: a rank that has not started all_started + 1
     uint32_t state;      // enum sc_state of the sender

@@ -94,6 +94,11 @@ static uint64_t op_deadline(const struct sc_core *c) {
     return clock.since_ns != 0 ? clock.since_ns + clock.limit_ns : SC_CORE_NEVER_NS;
 }
 
+// What no sound peer can say: that a barrier passed without us.
+static bool is_impossible(const struct sc_core *c, const struct sc_ping *ping) {
+    return !is_coordinator(c) && ping->barrier > c->arrived;
+}
+
 sc_status sc_ping_is_heard(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     const struct sc_ping *ping = &in->u.frame.frame->u.ping;
     struct sc_peer *peer = sc_peer_by_link(c, in->u.frame.link);
@@ -106,6 +111,8 @@ sc_status sc_ping_is_heard(struct sc_core *c, const struct sc_event *in, struct 
         sc_left_is_known(c, rank);
     if (c->state != SC_STATE_READY || !same_epoch)
         return SC_OK;
+    if (is_impossible(c, ping))
+        return SC_PROTOCOL;
     peer->mark = ping->mark;
     peer->submitted = ping->submitted;
     peer->started = ping->started;
@@ -118,6 +125,7 @@ sc_status sc_ping_is_heard(struct sc_core *c, const struct sc_event *in, struct 
     }
     sc_op_clock_update(c);
     sc_agreement_heard(c, rank, ping, out);
+    sc_barrier_heard(c, rank, ping, out);
     return SC_OK;
 }
 

@@ -10,6 +10,7 @@
 //   ops.c         submits and completions
 //   health.c      heartbeats, silence, op clocks
 //   agreement.c   whether all ranks submitted the same
+//   barrier.c     how often every rank has arrived
 //   compose.c     frames out of state
 #ifndef SC_CORE_INSIDE_H
 #define SC_CORE_INSIDE_H
@@ -38,6 +39,7 @@ struct sc_peer {
     uint64_t stood_at;   // our submitted seq when it was last ahead of us
     uint64_t want;       // it waits for agreement up to here
     uint64_t mark;
+    uint64_t arrived;       // barriers of the epoch
     struct sc_pair pair;    // the send or recv that its oldest op is (rank 0 knows its own, too)
     uint64_t pair_since_ns; // both sides have been in it since then; 0: they are not
     uint8_t able;           // its HELLO stands: an epoch may be offered
@@ -119,6 +121,10 @@ struct sc_core {
     uint64_t agreed;
     uint64_t want;
     uint64_t asked; // rank 0: the highest seq up to which a member wants agreement
+
+    // Barriers of the epoch.
+    uint64_t arrived; // the application has arrived at so many
+    uint64_t passed;  // and every rank at so many
 
     // A member's call.
     uint64_t call_link;
@@ -206,5 +212,11 @@ void sc_agreement_compare(struct sc_core *c, uint32_t rank, struct sc_actions *o
 void sc_agreement_after_submit(struct sc_core *c, struct sc_actions *out);
 void sc_agreement_heard(struct sc_core *c, uint32_t rank, const struct sc_ping *ping,
                         struct sc_actions *out);
+
+// barrier.c
+sc_handler sc_barrier_arrives;
+uint64_t sc_barrier_count(const struct sc_core *c); // what a PING of ours tells
+void sc_barrier_heard(struct sc_core *c, uint32_t rank, const struct sc_ping *ping,
+                      struct sc_actions *out);
 
 #endif

@@ -115,6 +115,7 @@ ON(OP_FAILED,   never,              ignore,            ignore,             op_fa
 ON(CAPTURES,    captures_change,    captures_change,   captures_change,    captures_change,    captures_change,           captures_change,   ignore),
 ON(COMMAND,     submit_is_refused,  submit_is_refused, submit_is_refused,  command_is_sent,    submit_is_refused,         submit_is_refused, submit_is_refused),
 ON(SYNC,        submit_is_refused,  submit_is_refused, submit_is_refused,  sync_asks,          submit_is_refused,         submit_is_refused, submit_is_refused),
+ON(BARRIER,     submit_is_refused,  submit_is_refused, submit_is_refused,  barrier_arrives,    submit_is_refused,         submit_is_refused, submit_is_refused),
 ON(MARK,        submit_is_refused,  submit_is_refused, submit_is_refused,  remember_mark,      submit_is_refused,         submit_is_refused, submit_is_refused),
 ON(RECONNECT,   reconnect_leaves,   reconnect_leaves,  reconnect_leaves,   reconnect_leaves,   reconnect_leaves,          reconnect_leaves,  submit_is_refused),
 ON(CLOSE,       close_leaves,       close_leaves,      close_leaves,       close_leaves,       close_leaves,              close_leaves,      close_leaves),
@@ -209,7 +210,7 @@ uint64_t sc_core_deadline(const struct sc_core *c) {
 }
 
 void sc_core_enter(struct sc_core *c, enum sc_state state, struct sc_actions *out) {
-    // Which states may follow which; the picture in state.h, as data.
+    // Which states may follow which; the picture in spark_comm.h, as data.
     static const uint8_t follows[STATES] = {
         [SC_STATE_IDLE] = 1u << SC_STATE_RENDEZVOUS | 1u << SC_STATE_FAILED,
         [SC_STATE_RENDEZVOUS] = 1u << SC_STATE_JOINING | 1u << SC_STATE_FAILED,

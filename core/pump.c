@@ -235,6 +235,16 @@ sc_status sc_pump_sync(struct sc_pump *p, uint64_t epoch, uint64_t seq) {
     return sc_pump_feed_word(p, &event);
 }
 
+sc_status sc_pump_barrier(struct sc_pump *p, uint64_t epoch, uint64_t *number) {
+    struct sc_event event = {.type = SC_EVENT_BARRIER, .epoch = epoch};
+    struct sc_core_view view;
+    sc_status status = sc_pump_feed_word(p, &event);
+    sc_core_view(p->core, &view);
+    if (status == SC_OK)
+        *number = view.arrived;
+    return status;
+}
+
 sc_status sc_pump_command(struct sc_pump *p, uint64_t epoch, uint64_t ranks, const void *data,
                           uint32_t bytes) {
     if (bytes > p->config.link_buffer_bytes - SC_FRAME_HEADER_BYTES - 64u)

@@ -104,6 +104,9 @@ const char *sc_pump_explain(const struct sc_pump *pump, char *text, size_t bytes
 void sc_pump_join(struct sc_pump *pump);
 SC_MUST_USE sc_status sc_pump_mark(struct sc_pump *pump, uint64_t epoch, uint64_t mark);
 SC_MUST_USE sc_status sc_pump_sync(struct sc_pump *pump, uint64_t epoch, uint64_t seq);
+// *number is which arrival of the epoch it was, from 1. That barrier has passed when a BARRIER
+// notice, perhaps within this call, tells of as many.
+SC_MUST_USE sc_status sc_pump_barrier(struct sc_pump *pump, uint64_t epoch, uint64_t *number);
 SC_MUST_USE sc_status sc_pump_command(struct sc_pump *pump, uint64_t epoch, uint64_t ranks,
                                       const void *data, uint32_t bytes);
 SC_MUST_USE sc_status sc_pump_reconnect(struct sc_pump *pump, uint64_t epoch, uint32_t reason);

@@ -326,12 +326,17 @@ void core_rig_rendezvous(void) {
     expect_state(rig.config.hold ? SC_STATE_IDLE : SC_STATE_RENDEZVOUS);
 }
 
-// From RENDEZVOUS, with whoever is missing.
+// From RENDEZVOUS: who is missing is greeted, the others say HELLO again.
 static void form(void) {
     if (coordinates()) {
-        for (uint32_t r = 1; r < rig.config.world; r++)
-            if (sc_core_link_of(rig.core, r) == 0)
+        for (uint32_t r = 1; r < rig.config.world; r++) {
+            if (sc_core_link_of(rig.core, r) == 0) {
                 core_rig_greet(r);
+            } else {
+                const struct sc_frame hello = core_rig_hello(r);
+                assert_int_equal(core_rig_from(r, &hello), SC_OK);
+            }
+        }
         (void)expect_action(SC_ACTION_GET_ID);
         assert_int_equal(core_rig_comm_id(SC_OK), SC_OK);
     } else {
@@ -348,8 +353,7 @@ void core_rig_joining(void) {
     form();
 }
 
-void core_rig_ready(void) {
-    core_rig_joining();
+static void live(void) {
     assert_int_equal(core_rig_simple(SC_EVENT_COMM_READY, rig.epoch), SC_OK);
     if (coordinates())
         for (uint32_t r = 1; r < rig.config.world; r++)
@@ -361,6 +365,18 @@ void core_rig_ready(void) {
         rig.ranks[r].seen_epoch = rig.ranks[r].ready_epoch = rig.epoch;
 }
 
+void core_rig_ready(void) {
+    core_rig_joining();
+    live();
+}
+
 void core_rig_clean(void) {
     assert_int_equal(core_rig_simple(SC_EVENT_COMM_GONE, rig.epoch), SC_OK);
+}
+
+void core_rig_recover(void) {
+    core_rig_clean();
+    core_rig_wait(rig.config.backoff_max_ns);
+    form();
+    live();
 }

@@ -102,6 +102,7 @@ void core_rig_rendezvous(void); // START and, at the coordinator, nobody there; 
 void core_rig_joining(void);    // everybody greeted and the OFFER out
 void core_rig_ready(void);      // … and the epoch live
 void core_rig_clean(void);      // ABORTING: the abort returns
+void core_rig_recover(void);    // … and the next epoch lives
 
 // ---- what the last step wanted ----
 

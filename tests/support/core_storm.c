@@ -144,6 +144,15 @@ static void hello(struct storm *s, const struct storm_link *link, struct sc_hell
     h->nonce[0] = (uint8_t)(h->nonce[0] + chance(s, 1));
 }
 
+// A coordinator claims no barrier that its member has not arrived at, unless it is mad.
+static uint64_t some_barrier(struct storm *s) {
+    struct sc_core_view view;
+    sc_core_view(s->core, &view);
+    return coordinates(s)
+               ? storm_below(s, 20)
+               : view.passed + (chance(s, 50) && view.passed < view.arrived) + 1000 * chance(s, 1);
+}
+
 static void ping(struct storm *s, struct sc_ping *p) {
     const struct sc_ledger *ledger = sc_core_ledger(s->core);
     p->submitted = chance(s, 70) ? ledger->submitted_seq : storm_below(s, 40);
@@ -152,6 +161,7 @@ static void ping(struct storm *s, struct sc_ping *p) {
     p->completed = p->started - storm_below(s, (uint32_t)(p->started % 4) + 1);
     p->want = chance(s, 20) ? p->submitted : 0;
     p->agreed = p->all_started = p->started;
+    p->barrier = some_barrier(s);
     p->pair = (struct sc_pair){storm_below(s, s->config.world), storm_below(s, SC_WORLD_MAX),
                                storm_below(s, 3)};
     p->laggard = chance(s, 80) ? storm_below(s, SC_WORLD_MAX) : SC_RANK_NONE;
@@ -275,7 +285,7 @@ static struct sc_event application_event(struct storm *s) {
     static const enum sc_event_type types[] = {
         SC_EVENT_OP_SUBMIT, SC_EVENT_OP_SUBMIT, SC_EVENT_OP_SUBMIT, SC_EVENT_OP_SUBMIT,
         SC_EVENT_REPLAY,    SC_EVENT_SYNC,      SC_EVENT_COMMAND,   SC_EVENT_MARK,
-        SC_EVENT_CAPTURES,  SC_EVENT_JOIN,      SC_EVENT_RECONNECT};
+        SC_EVENT_CAPTURES,  SC_EVENT_JOIN,      SC_EVENT_RECONNECT, SC_EVENT_BARRIER};
     struct sc_event event = {.type = types[storm_below(s, sizeof types / sizeof types[0])],
                              .epoch = some_epoch(s)};
     if (event.type == SC_EVENT_OP_SUBMIT) {

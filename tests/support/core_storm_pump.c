@@ -73,6 +73,7 @@ static void carry_comm(struct storm *s, const struct sc_action *a) {
         assert_int_equal(s->comm, STORM_NONE);
         assert_true(a->epoch > s->epoch);
         s->epoch = a->epoch;
+        s->passed = 0;
         s->comm = STORM_FORMING;
         s->comm_failed = false;
         break;
@@ -90,6 +91,15 @@ static void carry_comm(struct storm *s, const struct sc_action *a) {
         assert_int_equal(s->comm, STORM_LIVE); // REGISTER_ALL
         break;
     }
+}
+
+static void carry_notice(struct storm *s, const struct sc_action *a) {
+    struct sc_core_view view;
+    if (a->kind != SC_NOTICE_BARRIER)
+        return;
+    sc_core_view(s->core, &view);
+    assert_true(a->a > s->passed && a->a <= view.arrived); // none passes twice, or without us
+    s->passed = a->a;
 }
 
 static void carry_out(struct storm *s, const struct sc_action *a) {
@@ -118,7 +128,7 @@ static void carry_out(struct storm *s, const struct sc_action *a) {
         assert_int_equal(a->epoch, s->fence); // no result counts once the fence is down
         break;
     case SC_ACTION_LOST: assert_true(a->a <= a->b); break;
-    case SC_ACTION_NOTIFY:
+    case SC_ACTION_NOTIFY: carry_notice(s, a); break;
     case SC_ACTION_COUNT: break;
     }
 }

@@ -134,6 +134,7 @@ static void storm_around(uint32_t rank, uint32_t world) {
         assert_true(in[s] > 20);
     assert_true(in[SC_STATE_READY] > 1000);
     assert_true(storm.reached[SC_EVENT_OP_DONE][SC_STATE_READY] > 20);
+    assert_true(storm.reached[SC_EVENT_BARRIER][SC_STATE_READY] > 20);
     assert_true(storm.reached[SC_EVENT_OP_DONE][SC_STATE_ABORTING] > 2);
 }
 

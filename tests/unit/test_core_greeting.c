@@ -297,8 +297,8 @@ static struct sc_frame newcomer(void) {
 static void each_differing_field_is_told_with_both_values(void **state) {
     struct sc_frame hello = newcomer();
     (void)state;
-    hello.u.hello.protocol = 2;
-    config_refused(&hello, SC_FIELD_PROTOCOL, SC_PROTOCOL_VERSION, 2);
+    hello.u.hello.protocol = SC_PROTOCOL_VERSION + 1;
+    config_refused(&hello, SC_FIELD_PROTOCOL, SC_PROTOCOL_VERSION, SC_PROTOCOL_VERSION + 1);
     hello = newcomer();
     hello.u.hello.job = 78;
     config_refused(&hello, SC_FIELD_JOB, RIG_JOB, 78);

@@ -267,6 +267,7 @@ static void nothing_but_the_live_epoch_takes_work(enum sc_state state) {
     refused(replay(captured, 3), SC_EPOCH_LOST);
     refused((struct sc_event){.type = SC_EVENT_SYNC, .epoch = rig.epoch}, SC_EPOCH_LOST);
     refused((struct sc_event){.type = SC_EVENT_MARK, .epoch = rig.epoch}, SC_EPOCH_LOST);
+    refused((struct sc_event){.type = SC_EVENT_BARRIER, .epoch = rig.epoch}, SC_EPOCH_LOST);
     refused((struct sc_event){.type = SC_EVENT_COMMAND, .epoch = rig.epoch, .u.command = {2, 1}},
             SC_EPOCH_LOST);
 }

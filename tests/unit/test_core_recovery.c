@@ -21,26 +21,6 @@ static struct sc_recovery take(void) {
     return recovery;
 }
 
-// Coordinator: from ABORTING into the next READY, every missing rank greeted, the others by HELLO.
-static void recover(void) {
-    core_rig_clean();
-    core_rig_wait(rig.config.backoff_max_ns);
-    for (uint32_t r = 1; r < rig.config.world; r++) {
-        if (sc_core_link_of(rig.core, r) == 0) {
-            core_rig_greet(r);
-        } else {
-            const struct sc_frame hello = core_rig_hello(r);
-            core_rig_from(r, &hello);
-        }
-    }
-    (void)expect_action(SC_ACTION_GET_ID);
-    core_rig_comm_id(SC_OK);
-    core_rig_simple(SC_EVENT_COMM_READY, rig.epoch);
-    for (uint32_t r = 1; r < rig.config.world; r++)
-        core_rig_plain(r, SC_FRAME_JOINED, rig.epoch);
-    expect_state(SC_STATE_READY);
-}
-
 static void there_is_no_record_outside_ready(void **state) {
     struct sc_recovery recovery;
     (void)state;
@@ -72,7 +52,7 @@ static void a_restarted_rank_is_fresh_and_the_others_are_not(void **state) {
     (void)take();
     core_rig_link_down(rig.ranks[1].link);
     rig.ranks[1] = (struct core_rig_rank){.incarnation = 777};
-    recover();
+    core_rig_recover();
     const struct sc_recovery second = take();
     assert_int_equal(second.cause.code, SC_PEER_DEAD);
     assert_int_equal(second.cause.suspect, 1);
@@ -90,9 +70,9 @@ static void a_double_fault_hides_no_restart(void **state) {
     (void)take();
     core_rig_link_down(rig.ranks[1].link);
     rig.ranks[1] = (struct core_rig_rank){.incarnation = 777};
-    recover(); // nobody reads this record
+    core_rig_recover(); // nobody reads this record
     core_rig_comm_failed(SC_ASYNC_ERROR);
-    recover();
+    core_rig_recover();
     assert_int_equal(take().ranks[1].fresh, 1);
 }
 
@@ -151,7 +131,7 @@ static void silence_tells_how_long_it_took_to_notice(void **state) {
     core_rig_wait(rig.config.timing.silence_ns);
     expect_state(SC_STATE_ABORTING);
     rig.ranks[1] = (struct core_rig_rank){.incarnation = 777};
-    recover();
+    core_rig_recover();
     assert_int_equal(take().phases.detect_ns, rig.config.timing.silence_ns);
 }
 
@@ -164,7 +144,7 @@ static void agreeing_ends_when_the_last_peer_is_known_to_have_left(void **state)
     rig.now_ns += 2 * RIG_MS;
     core_rig_abort_from(2, rig.epoch, SC_ASYNC_ERROR);
     const uint64_t known = rig.now_ns;
-    recover();
+    core_rig_recover();
     assert_int_equal(take().phases.agree_ns, known - left);
 }
 

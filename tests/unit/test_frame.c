@@ -89,6 +89,24 @@ static void every_kind_returns_alike_at_its_lower_bounds(void **state) {
     }
 }
 
+// At its bounds one field looks like the next.
+static void a_pings_counters_return_each_in_its_place(void **state) {
+    (void)state;
+    memset(&sent, 0, sizeof sent);
+    sent.kind = SC_FRAME_PING;
+    sent.u.ping = (struct sc_ping){.submitted = 9,
+                                   .started = 8,
+                                   .completed = 7,
+                                   .digest = 1,
+                                   .want = 2,
+                                   .agreed = 3,
+                                   .all_started = 4,
+                                   .mark = 5,
+                                   .barrier = 6,
+                                   .pair = {.from = 1, .to = 2, .count = 3}};
+    round_trip(SC_FRAME_PING);
+}
+
 static void no_rank_is_a_rank_that_may_be_told(void **state) {
     (void)state;
     make(SC_FRAME_ABORT);
@@ -156,6 +174,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_returns_alike_at_its_upper_bounds),
         cmocka_unit_test(every_kind_returns_alike_at_its_lower_bounds),
+        cmocka_unit_test(a_pings_counters_return_each_in_its_place),
         cmocka_unit_test(no_rank_is_a_rank_that_may_be_told),
         cmocka_unit_test(a_command_returns_byte_for_byte),
         cmocka_unit_test(encoding_leaves_a_constant_frame_alone),
