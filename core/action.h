@@ -44,10 +44,11 @@ enum sc_notice {
     SC_NOTICE_MISSING, // mask: ranks that are not here after join_ns
     SC_NOTICE_AGREED,  // a: seq up to which all ranks' digests agree
     SC_NOTICE_BARRIER, // a: how many barriers of the epoch every rank has arrived at
-    SC_NOTICE_CAPTURES, // a: captures that the application must release before recovery goes on
-    SC_NOTICE_GREETED,  // rank: its link is up
-    SC_NOTICE_BYE,      // rank: it said that it leaves; status: why
-    SC_NOTICE_BREACH,   // rank: it broke the protocol, and its link was dropped
+    SC_NOTICE_COMMAND_ROOM, // a COMMAND was answered BUSY; another try is worth it
+    SC_NOTICE_CAPTURES,     // a: captures that the application must release before recovery goes on
+    SC_NOTICE_GREETED,      // rank: its link is up
+    SC_NOTICE_BYE,          // rank: it said that it leaves; status: why
+    SC_NOTICE_BREACH,       // rank: it broke the protocol, and its link was dropped
 };
 
 struct sc_action {

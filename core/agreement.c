@@ -30,7 +30,7 @@ static void raise_agreed(struct sc_core *c, struct sc_actions *out) {
             waiting |= UINT64_C(1) << r;
         }
     }
-    sc_act_send(out, SC_FRAME_PING, waiting, c->epoch);
+    sc_act_ping(c, waiting, out);
 }
 
 static void ask_for_descriptions(struct sc_core *c, uint32_t rank, bool differs,
@@ -76,7 +76,7 @@ void sc_agreement_after_submit(struct sc_core *c, struct sc_actions *out) {
     if (!is_coordinator(c)) {
         if (c->peers[0].want != 0 && ledger->submitted_seq >= c->peers[0].want) {
             c->peers[0].want = 0;
-            sc_act_send(out, SC_FRAME_PING, UINT64_C(1), c->epoch);
+            sc_act_ping(c, UINT64_C(1), out);
         }
         return;
     }
@@ -90,7 +90,7 @@ void sc_agreement_after_submit(struct sc_core *c, struct sc_actions *out) {
 // The others' digests are wanted now, not at their next heartbeat.
 static void pass_on(struct sc_core *c, uint32_t from, uint64_t want, struct sc_actions *out) {
     c->asked = want;
-    sc_act_send(out, SC_FRAME_PING, sc_linked_mask(c) & ~(UINT64_C(1) << from), c->epoch);
+    sc_act_ping(c, sc_linked_mask(c) & ~(UINT64_C(1) << from), out);
 }
 
 void sc_agreement_heard(struct sc_core *c, uint32_t rank, const struct sc_ping *ping,
@@ -124,7 +124,7 @@ sc_status sc_sync_asks(struct sc_core *c, const struct sc_event *in, struct sc_a
     if (c->agreed >= c->want)
         tell_agreed(c, out);
     else
-        sc_act_send(out, SC_FRAME_PING, sc_linked_mask(c), c->epoch);
+        sc_act_ping(c, sc_linked_mask(c), out);
     return SC_OK;
 }
 

@@ -20,7 +20,7 @@ static void raise_passed(struct sc_core *c, struct sc_actions *out) {
     if (lowest == c->passed)
         return;
     pass(c, lowest, out);
-    sc_act_send(out, SC_FRAME_PING, sc_linked_mask(c), c->epoch);
+    sc_act_ping(c, sc_linked_mask(c), out);
 }
 
 sc_status sc_barrier_arrives(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
@@ -30,7 +30,7 @@ sc_status sc_barrier_arrives(struct sc_core *c, const struct sc_event *in, struc
     if (is_coordinator(c))
         raise_passed(c, out);
     else
-        sc_act_send(out, SC_FRAME_PING, UINT64_C(1), c->epoch);
+        sc_act_ping(c, UINT64_C(1), out);
     return SC_OK;
 }
 

@@ -39,6 +39,7 @@ static void compose_ping(const struct sc_core *c, struct sc_ping *p) {
         .all_started = live ? c->all_started : 0,
         .mark = c->mark,
         .barrier = sc_barrier_count(c),
+        .taken = c->commands_taken,
         .pair = live ? sc_ledger_pair(ledger, c->config.rank) : (struct sc_pair){0},
         .laggard = live ? c->laggard : SC_RANK_NONE,
         .state = c->state,

@@ -69,6 +69,14 @@ void sc_act_send(struct sc_actions *out, enum sc_frame_kind kind, uint64_t mask,
             (struct sc_action){.type = SC_ACTION_SEND, .kind = kind, .mask = mask, .epoch = epoch});
 }
 
+// Whatever the reason for a PING, it tells all there is to tell.
+void sc_act_ping(struct sc_core *c, uint64_t mask, struct sc_actions *out) {
+    if (mask == 0)
+        return;
+    c->commands_told = c->commands_taken;
+    sc_act_send(out, SC_FRAME_PING, mask, c->epoch);
+}
+
 void sc_act_send_link(struct sc_actions *out, enum sc_frame_kind kind, uint64_t link) {
     PUSH(out, .type = SC_ACTION_SEND, .kind = kind, .link = link);
 }

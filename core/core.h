@@ -26,8 +26,8 @@ size_t sc_core_bytes(const struct sc_core_config *config);
 struct sc_core *sc_core_init(void *memory, const struct sc_core_config *config, uint64_t seed);
 
 // Decides. Returns the verdict on the event, as its origin should hear it: OP_SUBMIT, REPLAY,
-// COMMAND, SYNC, BARRIER, MARK and RECONNECT may be refused; for the others it is SC_OK, or says
-// what was wrong with a frame. `out` is overwritten.
+// COMMAND, COMMAND_TAKEN, SYNC, BARRIER, MARK and RECONNECT may be refused; for the others it is
+// SC_OK, or says what was wrong with a frame. `out` is overwritten.
 sc_status sc_core_step(struct sc_core *core, const struct sc_event *event, struct sc_actions *out);
 
 // When the core next wants a TICK, or SC_CORE_NEVER_NS.

@@ -24,7 +24,8 @@
     X(OP_DONE)        /* its stream has passed it */                                               \
     X(OP_FAILED)      /* LAUNCH or a poll failed; INPROGRESS: polls give no answer for too long */ \
     X(CAPTURES)       /* how many captures hold the communicator has changed */                    \
-    X(COMMAND)        /* the application sends bytes to other ranks */                             \
+    X(COMMAND)        /* rank 0: the application sends bytes to every member */                    \
+    X(COMMAND_TAKEN)  /* member: … and has taken some that came */                                 \
     X(SYNC)           /* the application wants agreement up to a seq */                            \
     X(BARRIER)        /* the application has arrived once more */                                  \
     X(MARK)           /* the application has committed a step */                                   \
@@ -87,9 +88,10 @@ struct sc_event {
             uint32_t held;
         } captures;
         struct {
-            uint64_t ranks; // mask
             uint32_t bytes;
+            bool room; // every member's link can hold the frame now
         } command;
+        uint64_t taken; // COMMAND_TAKEN: what they cost
         struct {
             uint64_t seq;
         } sync;

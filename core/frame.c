@@ -164,6 +164,7 @@ static void ping(struct cursor *c, struct sc_ping *p) {
     u64(c, &p->all_started);
     u64(c, &p->mark);
     u64(c, &p->barrier);
+    u64(c, &p->taken);
     u32(c, &p->pair.from, SC_WORLD_MAX - 1, "rank out of range");
     u32(c, &p->pair.to, SC_WORLD_MAX - 1, "rank out of range");
     u64(c, &p->pair.count);

@@ -21,6 +21,8 @@
 // No frame that a stranger may send before it is known is longer than this.
 #define SC_GREETING_MAX_BYTES 512u
 #define SC_NONCE_BYTES 32u
+// What the commands that a member has not taken, wherever they are, may cost: two of the longest.
+#define SC_COMMAND_WINDOW_BYTES (2u * (16u + SC_COMMAND_MAX_BYTES))
 #define SC_DESCRIBE_MAX 32u
 
 // clang-format off
@@ -36,7 +38,7 @@
     X(PING)      /* anyone, always: I live, and this is how far I am */                            \
     X(QUERY)     /* coordinator: our digests differ; describe these ops */                         \
     X(DESCRIBE)  /* member: here they are */                                                       \
-    X(COMMAND)   /* application bytes, ordered, within an epoch */                                 \
+    X(COMMAND)   /* coordinator: application bytes, ordered, within an epoch */                    \
     X(BYE)       /* anyone: I am leaving, and why */
 // clang-format on
 
@@ -78,6 +80,7 @@ struct sc_ping {
     uint64_t all_started; // coordinator: every rank has started this seq
     uint64_t mark;
     uint64_t barrier;    // barriers: a member has arrived at so many; coordinator: all ranks have
+    uint64_t taken;      // member: what the commands that its application took cost
     struct sc_pair pair; // the send or recv that its oldest op is, if it has started
     uint32_t laggard;    // coordinator: a rank that has not started all_started + 1
     uint32_t state;      // enum sc_state of the sender
@@ -122,6 +125,14 @@ struct sc_frame {
         } command;
     } u;
 };
+
+// Its frame: header, epoch, length, the bytes.
+#define SC_COMMAND_FRAME_BYTES(bytes) (SC_FRAME_HEADER_BYTES + 12u + (bytes))
+
+// What a command costs of the window: its bytes in a queue, header and alignment included.
+static inline uint64_t sc_command_cost(uint32_t bytes) {
+    return 16u + (((uint64_t)bytes + 7u) & ~UINT64_C(7));
+}
 
 // Writes the frame; returns its length, at most `capacity`. A frame that breaks its own bounds or
 // does not fit is our own error: assertion.

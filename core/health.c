@@ -94,9 +94,9 @@ static uint64_t op_deadline(const struct sc_core *c) {
     return clock.since_ns != 0 ? clock.since_ns + clock.limit_ns : SC_CORE_NEVER_NS;
 }
 
-// What no sound peer can say: that a barrier passed without us.
+// What no sound peer can say: that it took more than we sent, or that a barrier passed without us.
 static bool is_impossible(const struct sc_core *c, const struct sc_ping *ping) {
-    return !is_coordinator(c) && ping->barrier > c->arrived;
+    return is_coordinator(c) ? ping->taken > c->commands_sent : ping->barrier > c->arrived;
 }
 
 sc_status sc_ping_is_heard(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
@@ -126,6 +126,7 @@ sc_status sc_ping_is_heard(struct sc_core *c, const struct sc_event *in, struct 
     sc_op_clock_update(c);
     sc_agreement_heard(c, rank, ping, out);
     sc_barrier_heard(c, rank, ping, out);
+    sc_command_heard(c, rank, ping, out);
     return SC_OK;
 }
 
@@ -175,7 +176,7 @@ void sc_health_tick(struct sc_core *c, struct sc_actions *out) {
     }
     uint64_t linked = sc_linked_mask(c);
     if (linked != 0 && c->now_ns >= c->next_ping_ns) {
-        sc_act_send(out, SC_FRAME_PING, linked, c->epoch);
+        sc_act_ping(c, linked, out);
         c->next_ping_ns = c->now_ns + c->config.timing.heartbeat_ns;
     }
 }

@@ -11,6 +11,7 @@
 //   health.c      heartbeats, silence, op clocks
 //   agreement.c   whether all ranks submitted the same
 //   barrier.c     how often every rank has arrived
+//   command.c     from rank 0 to every member, no more than a member can queue
 //   compose.c     frames out of state
 #ifndef SC_CORE_INSIDE_H
 #define SC_CORE_INSIDE_H
@@ -39,13 +40,14 @@ struct sc_peer {
     uint64_t stood_at;   // our submitted seq when it was last ahead of us
     uint64_t want;       // it waits for agreement up to here
     uint64_t mark;
-    uint64_t arrived;       // barriers of the epoch
-    struct sc_pair pair;    // the send or recv that its oldest op is (rank 0 knows its own, too)
-    uint64_t pair_since_ns; // both sides have been in it since then; 0: they are not
-    uint8_t able;           // its HELLO stands: an epoch may be offered
-    uint8_t joined;         // its communicator of the epoch being formed is warm
-    uint8_t in_epoch;       // not yet known to have left the epoch that was aborted
-    uint8_t differs;        // its digest did, where we asked; otherwise we only wonder
+    uint64_t arrived;        // barriers of the epoch
+    uint64_t commands_taken; // what those that its application took cost
+    struct sc_pair pair;     // the send or recv that its oldest op is (rank 0 knows its own, too)
+    uint64_t pair_since_ns;  // both sides have been in it since then; 0: they are not
+    uint8_t able;            // its HELLO stands: an epoch may be offered
+    uint8_t joined;          // its communicator of the epoch being formed is warm
+    uint8_t in_epoch;        // not yet known to have left the epoch that was aborted
+    uint8_t differs;         // its digest did, where we asked; otherwise we only wonder
     uint8_t loading;
     uint8_t state;
     uint8_t reserved[2];
@@ -126,6 +128,13 @@ struct sc_core {
     uint64_t arrived; // the application has arrived at so many
     uint64_t passed;  // and every rank at so many
 
+    // Commands of the epoch, as what they cost.
+    uint64_t commands_sent;     // rank 0, to every member
+    uint64_t commands_received; // member
+    uint64_t commands_taken;    // … by its application
+    uint64_t commands_told;     // … as its last PING said
+    uint32_t command_refused;   // rank 0: BUSY was answered, and no notice of room has followed
+
     // A member's call.
     uint64_t call_link;
     uint64_t call_at_ns; // when to dial, or when to give the present attempt up
@@ -166,6 +175,7 @@ uint64_t sc_core_backoff(struct sc_core *c, uint32_t failures);
 uint64_t sc_linked_mask(const struct sc_core *c); // ranks with a greeted link
 void sc_act(struct sc_actions *out, enum sc_action_type type, uint64_t epoch);
 void sc_act_send(struct sc_actions *out, enum sc_frame_kind kind, uint64_t mask, uint64_t epoch);
+void sc_act_ping(struct sc_core *c, uint64_t mask, struct sc_actions *out);
 void sc_act_send_link(struct sc_actions *out, enum sc_frame_kind kind, uint64_t link);
 void sc_act_drop(struct sc_actions *out, uint64_t link);
 
@@ -217,6 +227,11 @@ void sc_agreement_heard(struct sc_core *c, uint32_t rank, const struct sc_ping *
 sc_handler sc_barrier_arrives;
 uint64_t sc_barrier_count(const struct sc_core *c); // what a PING of ours tells
 void sc_barrier_heard(struct sc_core *c, uint32_t rank, const struct sc_ping *ping,
+                      struct sc_actions *out);
+
+// command.c
+sc_handler sc_command_is_sent, sc_command_is_received, sc_command_is_late, sc_commands_are_taken;
+void sc_command_heard(struct sc_core *c, uint32_t rank, const struct sc_ping *ping,
                       struct sc_actions *out);
 
 #endif

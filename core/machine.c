@@ -50,30 +50,6 @@ static sc_status sc_discard_id(struct sc_core *c, const struct sc_event *in,
     return SC_OK;
 }
 
-static sc_status sc_command_is_sent(struct sc_core *c, const struct sc_event *in,
-                                    struct sc_actions *out) {
-    uint64_t ranks = in->u.command.ranks;
-    if (in->epoch != c->epoch)
-        return SC_EPOCH_LOST;
-    if (ranks == 0 || (ranks & ~sc_linked_mask(c)) != 0 ||
-        in->u.command.bytes > SC_COMMAND_MAX_BYTES)
-        return SC_INVALID;
-    sc_act_send(out, SC_FRAME_COMMAND, ranks, c->epoch);
-    return SC_OK;
-}
-
-static sc_status sc_command_is_received(struct sc_core *c, const struct sc_event *in,
-                                        struct sc_actions *out) {
-    (void)out;
-    return in->u.frame.frame->epoch == c->epoch ? SC_OK : SC_EPOCH_LOST;
-}
-
-static sc_status sc_command_is_late(struct sc_core *c, const struct sc_event *in,
-                                    struct sc_actions *out) {
-    (void)c, (void)in, (void)out;
-    return SC_EPOCH_LOST;
-}
-
 static sc_status sc_tick(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     (void)in;
     // One concern a pass: each may fill a good part of the action list, and what is left over is
@@ -96,29 +72,30 @@ static sc_status sc_frame_arrives(struct sc_core *c, const struct sc_event *in,
     [SC_EVENT_##event] = {sc_##idle,     sc_##rendezvous, sc_##joining, sc_##ready,                \
                           sc_##aborting, sc_##failed,     sc_##closed}
 static sc_handler *const cells[SC_EVENT_COUNT][STATES] = {
-//              IDLE                RENDEZVOUS         JOINING             READY               ABORTING                   FAILED             CLOSED
-ON(START,       start_making_links, never,             never,              never,              never,                     never,             never),
-ON(JOIN,        join_makes_able,    ignore,            ignore,             ignore,             ignore,                    ignore,            ignore),
-ON(TICK,        tick,               tick,              tick,               tick,               tick,                      tick,              ignore),
-ON(LINK_UP,     link_up,            link_up,           link_up,            link_up,            link_up,                   link_up,           drop_link),
-ON(LINK_DOWN,   link_down,          link_down,         link_down,          link_down,          link_down,                 link_down,         ignore),
-ON(FRAME,       frame_arrives,      frame_arrives,     frame_arrives,      frame_arrives,      frame_arrives,             frame_arrives,     ignore),
-ON(COMM_ID,     discard_id,         id_makes_offer,    never,              never,              never,                     discard_id,        discard_id),
-ON(COMM_READY,  never,              ignore,            comm_ready_joins,   ignore,             ignore,                    ignore,            ignore),
-ON(COMM_FAILED, never,              ignore,            comm_failed_aborts, comm_failed_aborts, comm_failed_while_leaving, ignore,            ignore),
-ON(COMM_GONE,   never,              ignore,            never,              never,              comm_gone_cleans,          ignore,            ignore),
-ON(OP_SUBMIT,   submit_is_refused,  submit_is_refused, submit_is_refused,  submit_launches,    submit_is_refused,         submit_is_refused, submit_is_refused),
-ON(REPLAY,      submit_is_refused,  submit_is_refused, submit_is_refused,  replay_launches,    submit_is_refused,         submit_is_refused, submit_is_refused),
-ON(OP_STARTED,  never,              ignore,            ignore,             op_starts,          op_drains,                 ignore,            ignore),
-ON(OP_DONE,     never,              ignore,            ignore,             op_completes,       op_drains,                 ignore,            ignore),
-ON(OP_FAILED,   never,              ignore,            ignore,             op_fails,           op_drains,                 ignore,            ignore),
-ON(CAPTURES,    captures_change,    captures_change,   captures_change,    captures_change,    captures_change,           captures_change,   ignore),
-ON(COMMAND,     submit_is_refused,  submit_is_refused, submit_is_refused,  command_is_sent,    submit_is_refused,         submit_is_refused, submit_is_refused),
-ON(SYNC,        submit_is_refused,  submit_is_refused, submit_is_refused,  sync_asks,          submit_is_refused,         submit_is_refused, submit_is_refused),
-ON(BARRIER,     submit_is_refused,  submit_is_refused, submit_is_refused,  barrier_arrives,    submit_is_refused,         submit_is_refused, submit_is_refused),
-ON(MARK,        submit_is_refused,  submit_is_refused, submit_is_refused,  remember_mark,      submit_is_refused,         submit_is_refused, submit_is_refused),
-ON(RECONNECT,   reconnect_leaves,   reconnect_leaves,  reconnect_leaves,   reconnect_leaves,   reconnect_leaves,          reconnect_leaves,  submit_is_refused),
-ON(CLOSE,       close_leaves,       close_leaves,      close_leaves,       close_leaves,       close_leaves,              close_leaves,      close_leaves),
+//                IDLE                RENDEZVOUS         JOINING             READY               ABORTING                   FAILED             CLOSED
+ON(START,         start_making_links, never,             never,              never,              never,                     never,             never),
+ON(JOIN,          join_makes_able,    ignore,            ignore,             ignore,             ignore,                    ignore,            ignore),
+ON(TICK,          tick,               tick,              tick,               tick,               tick,                      tick,              ignore),
+ON(LINK_UP,       link_up,            link_up,           link_up,            link_up,            link_up,                   link_up,           drop_link),
+ON(LINK_DOWN,     link_down,          link_down,         link_down,          link_down,          link_down,                 link_down,         ignore),
+ON(FRAME,         frame_arrives,      frame_arrives,     frame_arrives,      frame_arrives,      frame_arrives,             frame_arrives,     ignore),
+ON(COMM_ID,       discard_id,         id_makes_offer,    never,              never,              never,                     discard_id,        discard_id),
+ON(COMM_READY,    never,              ignore,            comm_ready_joins,   ignore,             ignore,                    ignore,            ignore),
+ON(COMM_FAILED,   never,              ignore,            comm_failed_aborts, comm_failed_aborts, comm_failed_while_leaving, ignore,            ignore),
+ON(COMM_GONE,     never,              ignore,            never,              never,              comm_gone_cleans,          ignore,            ignore),
+ON(OP_SUBMIT,     submit_is_refused,  submit_is_refused, submit_is_refused,  submit_launches,    submit_is_refused,         submit_is_refused, submit_is_refused),
+ON(REPLAY,        submit_is_refused,  submit_is_refused, submit_is_refused,  replay_launches,    submit_is_refused,         submit_is_refused, submit_is_refused),
+ON(OP_STARTED,    never,              ignore,            ignore,             op_starts,          op_drains,                 ignore,            ignore),
+ON(OP_DONE,       never,              ignore,            ignore,             op_completes,       op_drains,                 ignore,            ignore),
+ON(OP_FAILED,     never,              ignore,            ignore,             op_fails,           op_drains,                 ignore,            ignore),
+ON(CAPTURES,      captures_change,    captures_change,   captures_change,    captures_change,    captures_change,           captures_change,   ignore),
+ON(COMMAND,       submit_is_refused,  submit_is_refused, submit_is_refused,  command_is_sent,    submit_is_refused,         submit_is_refused, submit_is_refused),
+ON(COMMAND_TAKEN, submit_is_refused,  submit_is_refused, submit_is_refused,  commands_are_taken, submit_is_refused,         submit_is_refused, submit_is_refused),
+ON(SYNC,          submit_is_refused,  submit_is_refused, submit_is_refused,  sync_asks,          submit_is_refused,         submit_is_refused, submit_is_refused),
+ON(BARRIER,       submit_is_refused,  submit_is_refused, submit_is_refused,  barrier_arrives,    submit_is_refused,         submit_is_refused, submit_is_refused),
+ON(MARK,          submit_is_refused,  submit_is_refused, submit_is_refused,  remember_mark,      submit_is_refused,         submit_is_refused, submit_is_refused),
+ON(RECONNECT,     reconnect_leaves,   reconnect_leaves,  reconnect_leaves,   reconnect_leaves,   reconnect_leaves,          reconnect_leaves,  submit_is_refused),
+ON(CLOSE,         close_leaves,       close_leaves,      close_leaves,       close_leaves,       close_leaves,              close_leaves,      close_leaves),
 };
 
 #define MEMBER 1      // who may send it: only members, to the coordinator
@@ -146,7 +123,7 @@ FROM(ABORT,     ANYONE,      GREETED,  ignore,                stray_abort_is_not
 FROM(PING,      ANYONE,      GREETED,  ping_is_heard,         ping_is_heard,         ping_is_heard,   ping_is_heard,           ping_is_heard,         ignore,          ignore),
 FROM(QUERY,     COORDINATOR, GREETED,  ignore,                ignore,                ignore,          query_is_answered,       ignore,                ignore,          ignore),
 FROM(DESCRIBE,  MEMBER,      GREETED,  ignore,                ignore,                ignore,          description_is_compared, ignore,                ignore,          ignore),
-FROM(COMMAND,   ANYONE,      GREETED,  command_is_late,       command_is_late,       command_is_late, command_is_received,     command_is_late,       ignore,          ignore),
+FROM(COMMAND,   COORDINATOR, GREETED,  command_is_late,       command_is_late,       command_is_late, command_is_received,     command_is_late,       ignore,          ignore),
 FROM(BYE,       ANYONE,      GREETED,  bye_is_heeded,         bye_is_heeded,         bye_is_heeded,   bye_is_heeded,           bye_is_heeded,         ignore,          ignore),
 };
 // clang-format on

@@ -16,7 +16,7 @@ void sc_pump_config_init(struct sc_pump_config *config) {
     memset(config, 0, sizeof *config);
     sc_core_config_init(&config->core);
     config->captures_max = 64;
-    config->link_buffer_bytes = SC_FRAME_MAX_BYTES;
+    config->link_buffer_bytes = SC_FRAME_MAX_BYTES + SC_LINK_RESERVE_BYTES;
 }
 
 // ---- feed and perform ----
@@ -24,6 +24,11 @@ void sc_pump_config_init(struct sc_pump_config *config) {
 void sc_pump_queue(struct sc_pump *p, const struct sc_event *event) {
     SC_ASSERT(p->queue_count < SC_PUMP_QUEUE);
     p->queue[(p->queue_first + p->queue_count++) % SC_PUMP_QUEUE] = *event;
+}
+
+void sc_pump_notify(struct sc_pump *p, const struct sc_action *notice) {
+    if (p->config.on_notice != NULL)
+        p->config.on_notice(p->config.arg, notice);
 }
 
 static void perform(struct sc_pump *p, const struct sc_action *a) {
@@ -53,10 +58,7 @@ static void perform(struct sc_pump *p, const struct sc_action *a) {
         if (p->config.on_lost != NULL)
             p->config.on_lost(p->config.arg, a->epoch, a->a, a->b);
         break;
-    case SC_ACTION_NOTIFY:
-        if (p->config.on_notice != NULL)
-            p->config.on_notice(p->config.arg, a);
-        break;
+    case SC_ACTION_NOTIFY: sc_pump_notify(p, a); break;
     case SC_ACTION_COUNT: break;
     }
 }
@@ -245,14 +247,25 @@ sc_status sc_pump_barrier(struct sc_pump *p, uint64_t epoch, uint64_t *number) {
     return status;
 }
 
-sc_status sc_pump_command(struct sc_pump *p, uint64_t epoch, uint64_t ranks, const void *data,
-                          uint32_t bytes) {
-    if (bytes > p->config.link_buffer_bytes - SC_FRAME_HEADER_BYTES - 64u)
+sc_status sc_pump_command(struct sc_pump *p, uint64_t epoch, const void *data, uint32_t bytes) {
+    uint64_t needed = SC_COMMAND_FRAME_BYTES((uint64_t)bytes) + SC_LINK_RESERVE_BYTES;
+    if (bytes <= SC_COMMAND_MAX_BYTES && needed > p->config.link_buffer_bytes)
         return SC_TOO_LARGE;
     p->command = data;
     p->command_bytes = bytes;
+    bool room = sc_pump_links_have_room(p, needed);
     struct sc_event event = {
-        .type = SC_EVENT_COMMAND, .epoch = epoch, .u.command = {.ranks = ranks, .bytes = bytes}};
+        .type = SC_EVENT_COMMAND, .epoch = epoch, .u.command = {.bytes = bytes, .room = room}};
+    sc_status status = sc_pump_feed_word(p, &event);
+    if (status == SC_BUSY && !room) { // the core hears of windows only; of links we tell
+        p->refused_epoch = epoch;
+        p->refused_bytes = needed;
+    }
+    return status;
+}
+
+sc_status sc_pump_command_taken(struct sc_pump *p, uint64_t epoch, uint64_t cost_bytes) {
+    struct sc_event event = {.type = SC_EVENT_COMMAND_TAKEN, .epoch = epoch, .u.taken = cost_bytes};
     return sc_pump_feed_word(p, &event);
 }
 

@@ -15,12 +15,16 @@
 
 struct sc_pump;
 
+// Kept free behind a COMMAND in a link's buffer for all that must not wait: heartbeats of a peer
+// that reads nothing for a while, and an ABORT.
+#define SC_LINK_RESERVE_BYTES 4096u
+
 struct sc_pump_config {
     struct sc_core_config core;
     const char *master_host; // where rank 0 listens and members dial; copied
     uint16_t master_port;
     uint32_t captures_max;      // unreleased captures at a time
-    uint32_t link_buffer_bytes; // each way, each link; bounds COMMAND and OFFER
+    uint32_t link_buffer_bytes; // each way, each link; bounds OFFER, and with a reserve COMMAND
     const struct sc_host *host; // the three outlive the pump
     const struct sc_link *link;
     const struct sc_device *device;
@@ -31,7 +35,8 @@ struct sc_pump_config {
     void (*on_complete)(void *arg, uint64_t epoch, uint64_t number, uint64_t seq);
     // The results of these ops never count.
     void (*on_lost)(void *arg, uint64_t epoch, uint64_t first, uint64_t last);
-    // Bytes from another rank; `data` lives for the call.
+    // A command from rank 0; `data` lives for the call. Those not yet told to be taken never cost
+    // more than SC_COMMAND_WINDOW_BYTES together, by sc_command_cost(). `rank` is 0.
     void (*on_command)(void *arg, uint32_t rank, uint64_t epoch, const void *data, uint32_t bytes);
     void *arg;
 };
@@ -107,8 +112,15 @@ SC_MUST_USE sc_status sc_pump_sync(struct sc_pump *pump, uint64_t epoch, uint64_
 // *number is which arrival of the epoch it was, from 1. That barrier has passed when a BARRIER
 // notice, perhaps within this call, tells of as many.
 SC_MUST_USE sc_status sc_pump_barrier(struct sc_pump *pump, uint64_t epoch, uint64_t *number);
-SC_MUST_USE sc_status sc_pump_command(struct sc_pump *pump, uint64_t epoch, uint64_t ranks,
-                                      const void *data, uint32_t bytes);
+// From rank 0 to every member; `data` is read within the call. BUSY: some member's window is full,
+// or the buffer of its link; a COMMAND_ROOM notice says when another try is worth it. TOO_LARGE: it
+// would never fit link_buffer_bytes. In a world of one it goes to nobody.
+SC_MUST_USE sc_status sc_pump_command(struct sc_pump *pump, uint64_t epoch, const void *data,
+                                      uint32_t bytes);
+// A member's application has taken commands that cost so much by sc_command_cost(): rank 0 may send
+// as much again. INVALID: so much did not come.
+SC_MUST_USE sc_status sc_pump_command_taken(struct sc_pump *pump, uint64_t epoch,
+                                            uint64_t cost_bytes);
 SC_MUST_USE sc_status sc_pump_reconnect(struct sc_pump *pump, uint64_t epoch, uint32_t reason);
 // Begins to leave; the state says CLOSED once it is clean. A second call answers SC_CLOSED.
 SC_MUST_USE sc_status sc_pump_close(struct sc_pump *pump, bool final);

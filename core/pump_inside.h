@@ -63,6 +63,8 @@ struct sc_pump {
     struct sc_pump_link *links;
     const void *command; // payload of the COMMAND being sent
     uint32_t command_bytes;
+    uint64_t refused_bytes; // room that a COMMAND found missing on a link; 0: none is awaited
+    uint64_t refused_epoch;
 
     // communicator
     uint64_t comm; // 0: none
@@ -116,6 +118,8 @@ sc_status sc_pump_feed_word(struct sc_pump *p, struct sc_event *event);
 // Queues a result for after the actions of the present step.
 void sc_pump_queue(struct sc_pump *p, const struct sc_event *event);
 
+void sc_pump_notify(struct sc_pump *p, const struct sc_action *notice);
+
 // pump_links.c
 sc_status sc_pump_links_open(struct sc_pump *p);
 void sc_pump_links_close(struct sc_pump *p);
@@ -125,6 +129,7 @@ void sc_pump_listen(struct sc_pump *p);
 void sc_pump_dial(struct sc_pump *p, uint32_t attempt);
 void sc_pump_drop(struct sc_pump *p, uint64_t link);
 void sc_pump_send(struct sc_pump *p, const struct sc_action *action);
+bool sc_pump_links_have_room(struct sc_pump *p, uint64_t bytes); // on every rank's
 
 // pump_comm.c
 sc_status sc_pump_comm_open(struct sc_pump *p);

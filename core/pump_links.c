@@ -170,6 +170,24 @@ void sc_pump_send(struct sc_pump *p, const struct sc_action *action) {
             send_one(p, sc_core_link_of(p->core, r), bytes, length);
 }
 
+bool sc_pump_links_have_room(struct sc_pump *p, uint64_t bytes) {
+    for (uint32_t r = 0; r < p->config.core.world; r++) {
+        const struct sc_pump_link *l = find(p, sc_core_link_of(p->core, r));
+        if (l != NULL && bytes > p->config.link_buffer_bytes - l->queued)
+            return false;
+    }
+    return true;
+}
+
+static void tell_room(struct sc_pump *p) {
+    if (p->refused_bytes == 0 || !sc_pump_links_have_room(p, p->refused_bytes))
+        return;
+    p->refused_bytes = 0;
+    const struct sc_action notice = {
+        .type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_COMMAND_ROOM, .epoch = p->refused_epoch};
+    sc_pump_notify(p, &notice);
+}
+
 // ---- what arrives ----
 
 static void accept_all(struct sc_pump *p) {
@@ -304,6 +322,7 @@ void sc_pump_links_run(struct sc_pump *p) {
             feed_down(p, handle, SC_LINK_EOF);
         }
     }
+    tell_room(p);
     if (sc_core_state(p->core) != SC_STATE_CLOSED)
         return;
     net(p)->close(net(p)->ctx, p->listener);

@@ -47,7 +47,7 @@ static void begin_joining(struct sc_core *c, uint64_t epoch, struct sc_actions *
     for (uint32_t r = 0; r < c->config.world; r++) {
         struct sc_peer *p = &c->peers[r];
         p->submitted = p->started = p->completed = p->digest = p->agreed_seq = p->want = 0;
-        p->stood_at = p->queried = p->arrived = 0;
+        p->stood_at = p->queried = p->arrived = p->commands_taken = 0;
         p->pair = (struct sc_pair){0};
         p->pair_since_ns = 0;
         p->joined = 0;
@@ -56,6 +56,8 @@ static void begin_joining(struct sc_core *c, uint64_t epoch, struct sc_actions *
     c->agreed = c->want = c->asked = 0;
     c->agreement_due = 0;
     c->arrived = c->passed = 0;
+    c->commands_sent = c->commands_received = c->commands_taken = c->commands_told = 0;
+    c->command_refused = 0;
     c->comm_ready = 0;
     c->comm_live = 1;
     c->abort_called = 0;

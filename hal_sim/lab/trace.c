@@ -224,6 +224,7 @@ static void add_notice(struct line *line, const struct sc_trace_entry *entry) {
         return;
     case SC_NOTICE_AGREED: add(line, "agreed up to seq %" PRIu64, notice->a); return;
     case SC_NOTICE_BARRIER: add(line, "passes barrier %" PRIu64, notice->a); return;
+    case SC_NOTICE_COMMAND_ROOM: add(line, "has room for a command again"); return;
     case SC_NOTICE_CAPTURES:
         add(line, "waits for %" PRIu64 " captures to be released", notice->a);
         return;

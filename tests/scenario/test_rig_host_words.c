@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
-// What hosts say to each other between the collectives: barriers.
+// What hosts say to each other between the collectives: barriers, and commands from rank 0.
 #include "tests/support/rig.h"
+
+#include "core/crc32c.h"
 
 #define MS RIG_MS
 #define SECOND RIG_SECOND
@@ -92,10 +94,195 @@ static void no_barrier_passes_without_a_rank_that_died(void **state) {
     }
 }
 
+// ---- commands ----
+
+static const uint32_t sizes[] = {0, 1, SC_COMMAND_MAX_BYTES - 1, SC_COMMAND_MAX_BYTES};
+#define SIZES (sizeof sizes / sizeof sizes[0])
+
+static struct rig *start_for_commands(uint32_t world) {
+    struct rig_config config = rig_config(world);
+    config.link_buffer_bytes = SC_FRAME_MAX_BYTES + SC_LINK_RESERVE_BYTES;
+    return rig_start(&config);
+}
+
+// The bytes of the command of that number; no two are alike.
+static const uint8_t *payload(uint32_t number) {
+    static uint8_t bytes[SC_COMMAND_MAX_BYTES];
+    for (uint32_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * 7 + i / 256 + number);
+    return bytes;
+}
+
+static sc_status send(struct rig *rig, uint32_t number, uint32_t bytes) {
+    sc_status status =
+        sc_pump_command(rig->ranks[0].pump, rig_epoch(rig, 0), payload(number), bytes);
+    rig_touch(rig, 0);
+    return status;
+}
+
+static sc_status take(struct rig *rig, uint32_t rank, uint64_t epoch, uint32_t bytes) {
+    sc_status status = sc_pump_command_taken(rig->ranks[rank].pump, epoch, sc_command_cost(bytes));
+    rig_touch(rig, rank);
+    return status;
+}
+
+// A member whose application takes what has come since it last looked.
+static void take_all(struct rig *rig, uint32_t rank, uint32_t *taken) {
+    const struct rig_rank *of = &rig->ranks[rank];
+    for (; *taken < of->commands_count; ++*taken)
+        assert_int_equal(take(rig, rank, of->commands[*taken].epoch, of->commands[*taken].bytes),
+                         SC_OK);
+}
+
+static void expect_command(const struct rig *rig, uint32_t rank, uint32_t at, uint32_t number,
+                           uint32_t bytes) {
+    const struct rig_rank *of = &rig->ranks[rank];
+    assert_true(at < of->commands_count);
+    assert_int_equal(of->commands[at].epoch, rig_epoch(rig, rank));
+    assert_int_equal(of->commands[at].bytes, bytes);
+    assert_int_equal(of->commands[at].crc, sc_crc32c(0, payload(number), bytes));
+}
+
+static void commands_reach_every_member_in_order_and_whole(void **state) {
+    enum { COMMANDS = 40 };
+    struct rig *rig = start_for_commands(3);
+    uint32_t taken[2] = {0}, waits = 0;
+    (void)state;
+    for (uint32_t n = 0; n < COMMANDS; n++) {
+        const uint32_t bytes = sizes[n * 7 % 5 % SIZES];
+        for (;;) {
+            const uint32_t told = rig_notices(rig, 0, SC_NOTICE_COMMAND_ROOM);
+            const sc_status status = send(rig, n, bytes);
+            if (status == SC_OK)
+                break;
+            assert_int_equal(status, SC_BUSY);
+            waits++;
+            while (rig_notices(rig, 0, SC_NOTICE_COMMAND_ROOM) == told) {
+                assert_true(rig_step(rig, rig_now(rig) + AT_ONCE));
+                for (uint32_t r = 1; r < 3; r++)
+                    take_all(rig, r, &taken[r - 1]);
+            }
+        }
+    }
+    rig_until(rig, AT_ONCE,
+              rig->ranks[1].commands_count == COMMANDS && rig->ranks[2].commands_count == COMMANDS);
+    for (uint32_t n = 0; n < COMMANDS; n++)
+        for (uint32_t r = 1; r < 3; r++)
+            expect_command(rig, r, n, n, sizes[n * 7 % 5 % SIZES]);
+    assert_true(waits > 5);
+    assert_int_equal(rig->ranks[0].commands_count, 0);
+    rig_close(rig);
+}
+
+static void a_member_that_takes_nothing_makes_the_sender_wait_until_it_does(void **state) {
+    struct rig *rig = start_for_commands(3);
+    const uint64_t epoch = rig_epoch(rig, 0);
+    uint32_t taken = 0;
+    (void)state;
+    assert_int_equal(send(rig, 0, SC_COMMAND_MAX_BYTES), SC_OK);
+    assert_int_equal(send(rig, 1, SC_COMMAND_MAX_BYTES), SC_OK);
+    assert_int_equal(send(rig, 2, 0), SC_BUSY);
+    rig_run(rig, SECOND);
+    take_all(rig, 2, &taken);
+    rig_run(rig, AT_ONCE);
+    assert_int_equal(rig_notices(rig, 0, SC_NOTICE_COMMAND_ROOM), 1);
+    assert_int_equal(send(rig, 2, 0), SC_BUSY); // rank 1 still has both
+    rig_run(rig, 3600 * SECOND);
+    assert_true(rig_is_ready(rig)); // nothing is wrong with waiting
+    assert_int_equal(rig_notices(rig, 0, SC_NOTICE_COMMAND_ROOM), 1);
+    assert_int_equal(send(rig, 2, 0), SC_BUSY);
+    assert_int_equal(take(rig, 1, epoch, SC_COMMAND_MAX_BYTES), SC_OK);
+    rig_until(rig, AT_ONCE, rig_notices(rig, 0, SC_NOTICE_COMMAND_ROOM) == 2);
+    assert_int_equal(send(rig, 2, SC_COMMAND_MAX_BYTES), SC_OK);
+    assert_int_equal(send(rig, 3, 0), SC_BUSY);
+    rig_until(rig, AT_ONCE, rig->ranks[1].commands_count == 3);
+    expect_command(rig, 1, 2, 2, SC_COMMAND_MAX_BYTES);
+    rig_close(rig);
+}
+
+static void
+what_is_on_its_way_when_an_epoch_ends_is_dropped_and_the_next_has_all_room(void **state) {
+    struct rig *rig = start_for_commands(2);
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        const uint64_t epoch = rig_epoch(rig, 0);
+        const uint32_t before = rig->ranks[1].commands_count;
+        assert_int_equal(send(rig, 0, SC_COMMAND_MAX_BYTES), SC_OK);
+        rig_until(rig, AT_ONCE, rig->ranks[1].commands_count == before + 1);
+        assert_int_equal(send(rig, 1, SC_COMMAND_MAX_BYTES), SC_OK); // on its way
+        assert_int_equal(send(rig, 2, SC_COMMAND_MAX_BYTES), SC_BUSY);
+        rig_reconnect(rig, 1);
+        rig_until(rig, 5 * SECOND, rig_is_ready_after(rig, epoch));
+        assert_int_equal(rig->ranks[1].commands_count, before + 1);
+        assert_int_equal(take(rig, 1, epoch, SC_COMMAND_MAX_BYTES), SC_EPOCH_LOST);
+        assert_int_equal(sc_pump_command(rig->ranks[0].pump, epoch, payload(0), 1), SC_EPOCH_LOST);
+    }
+    assert_int_equal(rig_notices(rig, 0, SC_NOTICE_COMMAND_ROOM), 0);
+    rig_close(rig);
+}
+
+static void a_link_that_holds_no_more_is_busy_until_it_does(void **state) {
+    struct rig *rig = start_for_commands(2);
+    (void)state;
+    for (uint32_t r = 0; r < 2; r++)
+        assert_int_equal(rig_all_reduce(rig, r, rig_alloc(rig, r, 64), 64, 0).status, SC_OK);
+    // While rank 1 stands still, each word to it stays on the link.
+    sc_sim_pause(rig->ranks[1].process);
+    for (int i = 0; i < 2000; i++)
+        assert_int_equal(rig_sync(rig, 0, 1), SC_OK);
+    uint32_t longest = SC_COMMAND_MAX_BYTES;
+    assert_int_equal(send(rig, 0, longest), SC_BUSY);
+    while (send(rig, 0, longest) == SC_BUSY)
+        longest -= 256;
+    assert_int_equal(send(rig, 1, 1024), SC_BUSY);
+    rig_run(rig, 1500 * MS); // heartbeats still fit behind it
+    assert_true(rig_is_ready(rig));
+    assert_int_equal(rig_notices(rig, 0, SC_NOTICE_COMMAND_ROOM), 0);
+    sc_sim_resume(rig->ranks[1].process);
+    rig_until(rig, AT_ONCE, rig_notices(rig, 0, SC_NOTICE_COMMAND_ROOM) == 1);
+    assert_int_equal(send(rig, 1, 1024), SC_OK);
+    rig_until(rig, AT_ONCE, rig->ranks[1].commands_count == 2);
+    expect_command(rig, 1, 0, 0, longest);
+    expect_command(rig, 1, 1, 1, 1024);
+    rig_close(rig);
+}
+
+static void a_command_that_no_link_could_ever_hold_is_too_large(void **state) {
+    struct rig_config config = rig_config(2);
+    (void)state;
+    config.link_buffer_bytes = SC_COMMAND_FRAME_BYTES(100) + SC_LINK_RESERVE_BYTES;
+    struct rig *rig = rig_start(&config);
+    assert_int_equal(send(rig, 0, 101), SC_TOO_LARGE);
+    assert_int_equal(send(rig, 0, SC_COMMAND_MAX_BYTES), SC_TOO_LARGE);
+    assert_int_equal(send(rig, 0, SC_COMMAND_MAX_BYTES + 1), SC_INVALID);
+    assert_int_equal(send(rig, 0, 100), SC_OK);
+    rig_until(rig, AT_ONCE, rig->ranks[1].commands_count == 1);
+    expect_command(rig, 1, 0, 0, 100);
+    rig_close(rig);
+}
+
+static void a_lone_rank_commands_nobody(void **state) {
+    struct rig *rig = start_for_commands(1);
+    (void)state;
+    for (uint32_t i = 0; i < 5; i++)
+        assert_int_equal(send(rig, i, SC_COMMAND_MAX_BYTES), SC_OK);
+    rig_run(rig, SECOND);
+    assert_int_equal(rig->ranks[0].commands_count, 0);
+    rig_close(rig);
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, rig_teardown)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_barrier_passes_whatever_the_order_of_arrivals, rig_teardown),
-        cmocka_unit_test_teardown(no_barrier_passes_without_a_rank_that_died, rig_teardown),
+        TEST(a_barrier_passes_whatever_the_order_of_arrivals),
+        TEST(no_barrier_passes_without_a_rank_that_died),
+        TEST(commands_reach_every_member_in_order_and_whole),
+        TEST(a_member_that_takes_nothing_makes_the_sender_wait_until_it_does),
+        TEST(what_is_on_its_way_when_an_epoch_ends_is_dropped_and_the_next_has_all_room),
+        TEST(a_link_that_holds_no_more_is_busy_until_it_does),
+        TEST(a_command_that_no_link_could_ever_hold_is_too_large),
+        TEST(a_lone_rank_commands_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

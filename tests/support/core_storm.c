@@ -116,6 +116,11 @@ static struct sc_cause some_cause(struct storm *s) {
     };
 }
 
+static uint32_t some_bytes(struct storm *s) {
+    static const uint32_t bytes[] = {0, 1, 100, 5000, SC_COMMAND_MAX_BYTES};
+    return bytes[storm_below(s, 5)];
+}
+
 static void hello(struct storm *s, const struct storm_link *link, struct sc_hello *h) {
     uint32_t rank = rank_of_link(s, link->handle);
     bool greeted = rank != SC_RANK_NONE;
@@ -144,13 +149,28 @@ static void hello(struct storm *s, const struct storm_link *link, struct sc_hell
     h->nonce[0] = (uint8_t)(h->nonce[0] + chance(s, 1));
 }
 
+static bool is_mad(struct storm *s) {
+    return storm_below(s, 300) == 0;
+}
+
 // A coordinator claims no barrier that its member has not arrived at, unless it is mad.
 static uint64_t some_barrier(struct storm *s) {
     struct sc_core_view view;
     sc_core_view(s->core, &view);
-    return coordinates(s)
-               ? storm_below(s, 20)
-               : view.passed + (chance(s, 50) && view.passed < view.arrived) + 1000 * chance(s, 1);
+    if (coordinates(s))
+        return storm_below(s, 20);
+    if (is_mad(s))
+        return view.arrived + 1;
+    return chance(s, 50) ? view.passed : view.arrived;
+}
+
+// A member claims no more than it was sent, unless it is mad.
+static uint64_t some_taken(struct storm *s) {
+    if (is_mad(s))
+        return s->commands_sent + 1;
+    uint64_t taken = chance(s, 50) ? s->commands_sent : s->commands_sent / 2;
+    s->commands_taken = taken > s->commands_taken ? taken : s->commands_taken;
+    return taken;
 }
 
 static void ping(struct storm *s, struct sc_ping *p) {
@@ -162,6 +182,7 @@ static void ping(struct storm *s, struct sc_ping *p) {
     p->want = chance(s, 20) ? p->submitted : 0;
     p->agreed = p->all_started = p->started;
     p->barrier = some_barrier(s);
+    p->taken = some_taken(s);
     p->pair = (struct sc_pair){storm_below(s, s->config.world), storm_below(s, SC_WORLD_MAX),
                                storm_below(s, 3)};
     p->laggard = chance(s, 80) ? storm_below(s, SC_WORLD_MAX) : SC_RANK_NONE;
@@ -197,6 +218,7 @@ static void fill(struct storm *s, const struct storm_link *link, struct sc_frame
     case SC_FRAME_PING: ping(s, &f->u.ping); break;
     case SC_FRAME_QUERY: f->u.first = storm_below(s, 30); break;
     case SC_FRAME_DESCRIBE: describe(s, &f->u.describe); break;
+    case SC_FRAME_COMMAND: f->u.command.bytes = some_bytes(s); break;
     default: break;
     }
 }
@@ -283,9 +305,10 @@ static struct sc_op_desc some_op(struct storm *s) {
 
 static struct sc_event application_event(struct storm *s) {
     static const enum sc_event_type types[] = {
-        SC_EVENT_OP_SUBMIT, SC_EVENT_OP_SUBMIT, SC_EVENT_OP_SUBMIT, SC_EVENT_OP_SUBMIT,
-        SC_EVENT_REPLAY,    SC_EVENT_SYNC,      SC_EVENT_COMMAND,   SC_EVENT_MARK,
-        SC_EVENT_CAPTURES,  SC_EVENT_JOIN,      SC_EVENT_RECONNECT, SC_EVENT_BARRIER};
+        SC_EVENT_OP_SUBMIT,    SC_EVENT_OP_SUBMIT, SC_EVENT_OP_SUBMIT, SC_EVENT_OP_SUBMIT,
+        SC_EVENT_REPLAY,       SC_EVENT_SYNC,      SC_EVENT_COMMAND,   SC_EVENT_MARK,
+        SC_EVENT_CAPTURES,     SC_EVENT_JOIN,      SC_EVENT_RECONNECT, SC_EVENT_BARRIER,
+        SC_EVENT_COMMAND_TAKEN};
     struct sc_event event = {.type = types[storm_below(s, sizeof types / sizeof types[0])],
                              .epoch = some_epoch(s)};
     if (event.type == SC_EVENT_OP_SUBMIT) {
@@ -300,7 +323,11 @@ static struct sc_event application_event(struct storm *s) {
     } else if (event.type == SC_EVENT_SYNC) {
         event.u.sync.seq = storm_below(s, (uint32_t)sc_core_ledger(s->core)->submitted_seq + 2);
     } else if (event.type == SC_EVENT_COMMAND) {
-        event.u.command.ranks = storm_below(s, 8);
+        s->command_bytes = some_bytes(s);
+        event.u.command.bytes = s->command_bytes;
+        event.u.command.room = chance(s, 95);
+    } else if (event.type == SC_EVENT_COMMAND_TAKEN) {
+        event.u.taken = sc_command_cost(some_bytes(s));
     } else if (event.type == SC_EVENT_MARK) {
         event.u.mark = storm_below(s, 1000);
     } else if (event.type == SC_EVENT_CAPTURES) {
@@ -357,7 +384,7 @@ static struct sc_event helpful_event(struct storm *s) {
         return comm_event(s);
     if (state == SC_STATE_ABORTING && chance(s, 50))
         return (struct sc_event){.type = SC_EVENT_CAPTURES};
-    if (state == SC_STATE_IDLE && chance(s, 10))
+    if (state == SC_STATE_IDLE && chance(s, 5))
         return (struct sc_event){.type = SC_EVENT_JOIN};
     return coordinates(s) ? help_coordinator(s, state) : help_member(s, state);
 }

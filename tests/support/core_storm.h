@@ -34,7 +34,10 @@ struct storm {
     uint64_t next_link;
     uint64_t epoch; // of the last COMM_CREATE
     uint64_t fence;
-    uint64_t passed; // barriers of the epoch
+    uint64_t passed;         // barriers of the epoch
+    uint64_t commands_sent;  // in it, as what they cost
+    uint64_t commands_taken; // … of which no member said that it took more
+    uint32_t command_bytes;  // of the COMMAND being fed
     uint64_t hello_number;
     uint32_t generation[SC_WORLD_MAX]; // restarts of each rank
     struct storm_link links[STORM_LINKS];

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+static const uint8_t storm_command[SC_COMMAND_MAX_BYTES];
+
 static struct storm_link *known_link(struct storm *s, uint64_t handle) {
     for (uint32_t i = 0; handle != 0 && i < STORM_LINKS; i++)
         if (s->links[i].handle == handle)
@@ -44,8 +46,11 @@ static void carry_send(struct storm *s, const struct sc_action *a) {
     memset(&frame, 0x5a, sizeof frame);
     sc_core_compose(s->core, a, &frame);
     if (frame.kind == SC_FRAME_COMMAND) {
-        frame.u.command.bytes = 0;
-        frame.u.command.data = wire;
+        frame.u.command.bytes = s->command_bytes;
+        frame.u.command.data = storm_command;
+        s->commands_sent += sc_command_cost(s->command_bytes);
+        assert_int_equal(s->config.rank, 0);
+        assert_true(s->commands_sent - s->commands_taken <= SC_COMMAND_WINDOW_BYTES);
     }
     assert_true(sc_frame_encode(&frame, wire, sizeof wire) <= sizeof wire);
 }
@@ -73,7 +78,7 @@ static void carry_comm(struct storm *s, const struct sc_action *a) {
         assert_int_equal(s->comm, STORM_NONE);
         assert_true(a->epoch > s->epoch);
         s->epoch = a->epoch;
-        s->passed = 0;
+        s->passed = s->commands_sent = s->commands_taken = 0;
         s->comm = STORM_FORMING;
         s->comm_failed = false;
         break;

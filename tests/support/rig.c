@@ -4,6 +4,8 @@
 // prints. What an application does stands in rig_work.c.
 #include "tests/support/rig.h"
 
+#include "core/crc32c.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -105,6 +107,15 @@ static void on_lost(void *arg, uint64_t epoch, uint64_t first, uint64_t last) {
               (unsigned long long)last);
 }
 
+static void on_command(void *arg, uint32_t from, uint64_t epoch, const void *data, uint32_t bytes) {
+    struct rig_rank *rank = arg;
+    assert_int_equal(from, 0);
+    rank->commands = grown(rank->commands, sizeof *rank->commands, rank->commands_count,
+                           &rank->commands_capacity);
+    rank->commands[rank->commands_count++] =
+        (struct rig_command){epoch, bytes, sc_crc32c(0, data, bytes)};
+}
+
 // ---- lives ----
 
 static void on_wake(void *arg) {
@@ -122,13 +133,14 @@ static sc_status open_pump(struct rig_rank *rank) {
     config.master_host = "rank0.sim";
     config.master_port = 29500;
     config.captures_max = rig->config.captures_max;
-    config.link_buffer_bytes = 4096;
+    config.link_buffer_bytes = rig->config.link_buffer_bytes;
     config.host = sc_sim_host(rank->process);
     config.link = sc_sim_link(rank->process);
     config.device = sc_hal_check_device(rank->check);
     config.on_notice = on_notice;
     config.on_complete = on_complete;
     config.on_lost = on_lost;
+    config.on_command = on_command;
     config.arg = rank;
     return sc_pump_open(&config, &rank->pump, rig->why, sizeof rig->why);
 }
@@ -166,6 +178,7 @@ void rig_kill(struct rig *rig, uint32_t number) {
     free(rank->notices);
     free(rank->completions);
     free(rank->losses);
+    free(rank->commands);
     memset(rank, 0, sizeof *rank);
 }
 
@@ -178,7 +191,7 @@ void rig_inject(struct rig *rig, struct sc_sim_fault fault) {
 // ---- worlds ----
 
 struct rig_config rig_config(uint32_t world) {
-    struct rig_config config = {.captures_max = 4};
+    struct rig_config config = {.captures_max = 4, .link_buffer_bytes = 4096};
     sc_core_config_init(&config.core);
     config.core.world = world;
     config.core.job = 7;

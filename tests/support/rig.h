@@ -57,6 +57,11 @@ struct rig_loss {
     uint64_t epoch, first, last; // numbers
 };
 
+struct rig_command {
+    uint64_t epoch;
+    uint32_t bytes, crc;
+};
+
 struct rig;
 
 // One life of a rank; everything recorded begins anew with each.
@@ -75,6 +80,8 @@ struct rig_rank {
     uint32_t completions_count, completions_capacity;
     struct rig_loss *losses;
     uint32_t losses_count, losses_capacity;
+    struct rig_command *commands; // received, in order
+    uint32_t commands_count, commands_capacity;
     uint64_t agreed_epoch, agreed; // the last AGREED notice
 };
 
@@ -82,8 +89,9 @@ struct rig_config {
     struct sc_core_config core; // rank is filled in
     struct sc_sim_config sim;
     uint32_t captures_max;
-    uint64_t poll_ns; // of the device; 0: it wakes the host
-    bool sizes_only;  // see rig_spy
+    uint32_t link_buffer_bytes; // 4096: too little for any command
+    uint64_t poll_ns;           // of the device; 0: it wakes the host
+    bool sizes_only;            // see rig_spy
 };
 
 struct rig {

@@ -135,6 +135,8 @@ static void storm_around(uint32_t rank, uint32_t world) {
     assert_true(in[SC_STATE_READY] > 1000);
     assert_true(storm.reached[SC_EVENT_OP_DONE][SC_STATE_READY] > 20);
     assert_true(storm.reached[SC_EVENT_BARRIER][SC_STATE_READY] > 20);
+    assert_true(storm.reached[SC_EVENT_COMMAND][SC_STATE_READY] > 20);
+    assert_true(storm.reached[SC_EVENT_COMMAND_TAKEN][SC_STATE_READY] > 20);
     assert_true(storm.reached[SC_EVENT_OP_DONE][SC_STATE_ABORTING] > 2);
 }
 

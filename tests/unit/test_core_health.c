@@ -120,7 +120,7 @@ static void any_frame_ends_the_silence(void **state) {
     ready(0, 2);
     for (int i = 0; i < 5; i++) {
         core_rig_wait(rig.config.timing.silence_ns - RIG_MS);
-        core_rig_plain(1, SC_FRAME_COMMAND, rig.epoch);
+        core_rig_plain(1, SC_FRAME_DESCRIBE, rig.epoch - 1);
     }
     expect_state(SC_STATE_READY);
 }

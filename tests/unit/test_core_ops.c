@@ -268,8 +268,9 @@ static void nothing_but_the_live_epoch_takes_work(enum sc_state state) {
     refused((struct sc_event){.type = SC_EVENT_SYNC, .epoch = rig.epoch}, SC_EPOCH_LOST);
     refused((struct sc_event){.type = SC_EVENT_MARK, .epoch = rig.epoch}, SC_EPOCH_LOST);
     refused((struct sc_event){.type = SC_EVENT_BARRIER, .epoch = rig.epoch}, SC_EPOCH_LOST);
-    refused((struct sc_event){.type = SC_EVENT_COMMAND, .epoch = rig.epoch, .u.command = {2, 1}},
+    refused((struct sc_event){.type = SC_EVENT_COMMAND, .epoch = rig.epoch, .u.command = {1, true}},
             SC_EPOCH_LOST);
+    refused((struct sc_event){.type = SC_EVENT_COMMAND_TAKEN, .epoch = rig.epoch}, SC_EPOCH_LOST);
 }
 
 static void in_every_other_state_work_is_refused_as_of_a_lost_epoch(void **state) {
@@ -288,7 +289,7 @@ static void in_every_other_state_work_is_refused_as_of_a_lost_epoch(void **state
     nothing_but_the_live_epoch_takes_work(SC_STATE_RENDEZVOUS);
 }
 
-// ---- marks and commands ----
+// ---- marks ----
 
 static void a_mark_is_kept_for_the_epoch_it_names(void **state) {
     struct sc_event mark = {.type = SC_EVENT_MARK, .u.mark = 7};
@@ -302,38 +303,6 @@ static void a_mark_is_kept_for_the_epoch_it_names(void **state) {
     assert_int_equal(core_rig_view().mark, 7);
     core_rig_wait(rig.config.timing.heartbeat_ns);
     assert_int_equal(expect_frame(SC_FRAME_PING)->u.ping.mark, 7);
-}
-
-static struct sc_event command(uint64_t ranks, uint32_t bytes) {
-    return (struct sc_event){
-        .type = SC_EVENT_COMMAND, .epoch = rig.epoch, .u.command = {ranks, bytes}};
-}
-
-static void a_command_goes_to_linked_ranks_up_to_64_kib(void **state) {
-    (void)state;
-    ready(3);
-    assert_int_equal(core_rig_feed(command(6, SC_COMMAND_MAX_BYTES)), SC_OK);
-    assert_int_equal(core_rig_send_of(SC_FRAME_COMMAND)->mask, 6);
-    assert_int_equal(core_rig_send_of(SC_FRAME_COMMAND)->epoch, rig.epoch);
-    refused(command(6, SC_COMMAND_MAX_BYTES + 1), SC_INVALID);
-    refused(command(0, 1), SC_INVALID);
-    refused(command(1, 1), SC_INVALID); // itself
-    refused(command(8, 1), SC_INVALID);
-    struct sc_event late = command(6, 1);
-    late.epoch++;
-    refused(late, SC_EPOCH_LOST);
-}
-
-static void a_command_is_taken_in_the_live_epoch_only(void **state) {
-    (void)state;
-    ready(2);
-    assert_int_equal(core_rig_plain(1, SC_FRAME_COMMAND, rig.epoch), SC_OK);
-    assert_int_equal(core_rig_plain(1, SC_FRAME_COMMAND, rig.epoch - 1), SC_EPOCH_LOST);
-    core_rig_comm_failed(SC_ASYNC_ERROR);
-    assert_int_equal(core_rig_plain(1, SC_FRAME_COMMAND, rig.epoch), SC_EPOCH_LOST);
-    core_rig_clean();
-    assert_int_equal(core_rig_plain(1, SC_FRAME_COMMAND, rig.epoch), SC_EPOCH_LOST);
-    expect_state(SC_STATE_RENDEZVOUS);
 }
 
 int main(void) {
@@ -358,8 +327,6 @@ int main(void) {
         cmocka_unit_test(a_replay_that_cannot_be_is_refused_whole),
         cmocka_unit_test(in_every_other_state_work_is_refused_as_of_a_lost_epoch),
         cmocka_unit_test(a_mark_is_kept_for_the_epoch_it_names),
-        cmocka_unit_test(a_command_goes_to_linked_ranks_up_to_64_kib),
-        cmocka_unit_test(a_command_is_taken_in_the_live_epoch_only),
     };
     return cmocka_run_group_tests(tests, NULL, core_rig_close);
 }

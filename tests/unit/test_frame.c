@@ -103,6 +103,7 @@ static void a_pings_counters_return_each_in_its_place(void **state) {
                                    .all_started = 4,
                                    .mark = 5,
                                    .barrier = 6,
+                                   .taken = 10,
                                    .pair = {.from = 1, .to = 2, .count = 3}};
     round_trip(SC_FRAME_PING);
 }
@@ -123,11 +124,22 @@ static void a_command_returns_byte_for_byte(void **state) {
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         make(SC_FRAME_COMMAND);
         sent.u.command.bytes = lengths[i];
+        assert_int_equal(encode(), SC_COMMAND_FRAME_BYTES(lengths[i]));
         assert_int_equal(decode(encode()), SC_OK);
         assert_int_equal(got.u.command.bytes, lengths[i]);
         if (lengths[i] != 0)
             assert_memory_equal(got.u.command.data, frame_command_bytes, lengths[i]);
     }
+}
+
+static void a_command_costs_its_bytes_aligned_and_sixteen_more(void **state) {
+    (void)state;
+    assert_int_equal(sc_command_cost(0), 16);
+    assert_int_equal(sc_command_cost(1), 24);
+    assert_int_equal(sc_command_cost(8), 24);
+    assert_int_equal(sc_command_cost(9), 32);
+    assert_int_equal(sc_command_cost(SC_COMMAND_MAX_BYTES) * 2, SC_COMMAND_WINDOW_BYTES);
+    assert_int_equal(sc_command_cost(UINT32_MAX), 16 + (UINT64_C(1) << 32));
 }
 
 static void encoding_leaves_a_constant_frame_alone(void **state) {
@@ -177,6 +189,7 @@ int main(void) {
         cmocka_unit_test(a_pings_counters_return_each_in_its_place),
         cmocka_unit_test(no_rank_is_a_rank_that_may_be_told),
         cmocka_unit_test(a_command_returns_byte_for_byte),
+        cmocka_unit_test(a_command_costs_its_bytes_aligned_and_sixteen_more),
         cmocka_unit_test(encoding_leaves_a_constant_frame_alone),
         cmocka_unit_test(greetings_fit_their_limit),
         cmocka_unit_test(two_frames_in_one_buffer_are_read_one_after_the_other),

@@ -152,7 +152,7 @@ enum { // where the payloads have what is bounded; the epoch's 8 bytes come firs
     CAUSE_OP_ROOT = 44,
     CAUSE_FIELD = 72,
     OFFER_WORLD = 8 + 68 + 4 * 8 + 4,
-    PING_PAIR_FROM = 8 + 9 * 8,
+    PING_PAIR_FROM = 8 + 10 * 8,
     PING_PAIR_TO = PING_PAIR_FROM + 4,
     PING_LAGGARD = PING_PAIR_TO + 4 + 8,
     PING_STATE = PING_LAGGARD + 4,

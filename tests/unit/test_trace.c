@@ -150,6 +150,8 @@ static void notices_say_what_they_note(void **state) {
                         "rank 1 agreed up to seq 48");
     assert_string_equal(notice_line(1, (struct sc_action){.kind = SC_NOTICE_BARRIER, .a = 7}),
                         "rank 1 passes barrier 7");
+    assert_string_equal(notice_line(0, (struct sc_action){.kind = SC_NOTICE_COMMAND_ROOM}),
+                        "rank 0 has room for a command again");
     assert_string_equal(notice_line(0, (struct sc_action){.kind = SC_NOTICE_CAPTURES, .a = 1}),
                         "rank 0 waits for 1 captures to be released");
     assert_string_equal(notice_line(0, (struct sc_action){.kind = SC_NOTICE_GREETED, .rank = 1}),
