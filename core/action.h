@@ -11,7 +11,7 @@
 
 // clang-format off
 #define SC_ACTIONS(X)                                                                              \
-    X(LISTEN)         /* rank 0, once */                                                           \
+    X(LISTEN)         /* rank 0 of a world that has members, once */                               \
     X(DIAL)           /* a: attempt, which picks among the name's addresses */                     \
     X(DROP)           /* link, or mask of ranks; what was sent before is flushed first */          \
     X(SEND)           /* kind, to link or to mask of ranks; sc_core_compose fills the frame */     \

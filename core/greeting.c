@@ -37,7 +37,7 @@ sc_status sc_start_making_links(struct sc_core *c, const struct sc_event *in,
     c->able = !c->config.hold;
     c->clean_ns = c->call_at_ns = c->next_ping_ns = c->now_ns;
     c->missing_at_ns = c->config.join_ns ? c->now_ns + c->config.join_ns : SC_CORE_NEVER_NS;
-    if (is_coordinator(c))
+    if (is_coordinator(c) && c->config.world > 1)
         sc_act(out, SC_ACTION_LISTEN, 0);
     if (c->able)
         sc_core_enter(c, SC_STATE_RENDEZVOUS, out);

@@ -137,7 +137,7 @@ static bool allocate(struct sc_pump *p, const struct sc_pump_config *config) {
     uint32_t ledger_ops = config->core.ledger_ops;
     p->captures_count = config->captures_max;
     p->links_count = config->core.world + SC_PENDING_MAX + SC_PUMP_SLACK;
-    p->master_host = strdup(config->master_host);
+    p->master_host = strdup(config->master_host != NULL ? config->master_host : "");
     p->ops = zeroed(ledger_ops, sizeof *p->ops);
     p->links = zeroed(p->links_count, sizeof *p->links);
     p->captures = zeroed(p->captures_count, sizeof *p->captures);
@@ -152,14 +152,15 @@ static bool allocate(struct sc_pump *p, const struct sc_pump_config *config) {
 
 static sc_status check_config(const struct sc_pump_config *config, char *why, size_t why_bytes) {
     struct sc_config_fault fault;
+    bool alone = config->core.world == 1;
     uint32_t offer = SC_FRAME_HEADER_BYTES + 512u + 64u * config->core.world;
     if (sc_core_config_check(&config->core, &fault) != SC_OK)
         snprintf(why, why_bytes, "config: %s is %llu, must be from %llu to %llu", fault.field,
                  (unsigned long long)fault.value, (unsigned long long)fault.min,
                  (unsigned long long)fault.max);
-    else if (config->master_host == NULL || config->master_host[0] == '\0')
+    else if (!alone && (config->master_host == NULL || config->master_host[0] == '\0'))
         snprintf(why, why_bytes, "config: master_host is empty; every rank needs rank 0's address");
-    else if (config->master_port == 0)
+    else if (!alone && config->master_port == 0)
         snprintf(why, why_bytes, "config: master_port is 0; give a fixed port, the same on all");
     else if (config->link_buffer_bytes < offer)
         snprintf(why, why_bytes, "config: link_buffer_bytes is %u, a world of %u needs %u",

@@ -21,8 +21,8 @@ struct sc_pump;
 
 struct sc_pump_config {
     struct sc_core_config core;
-    const char *master_host; // where rank 0 listens and members dial; copied
-    uint16_t master_port;
+    const char *master_host;    // where rank 0 listens and members dial; copied. A world of one …
+    uint16_t master_port;       // … needs neither
     uint32_t captures_max;      // unreleased captures at a time
     uint32_t link_buffer_bytes; // each way, each link; bounds OFFER, and with a reserve COMMAND
     const struct sc_host *host; // the three outlive the pump
@@ -45,7 +45,7 @@ struct sc_pump_config {
 // may stay NULL.
 void sc_pump_config_init(struct sc_pump_config *config);
 
-// Checks the config, allocates, binds rank 0's address and begins to make links; waits for nobody.
+// Checks the config, allocates, binds rank 0's address if there are members, and begins to make links; waits for nobody.
 // On failure nothing is left behind and `why` says what went wrong, with the value.
 SC_MUST_USE sc_status sc_pump_open(const struct sc_pump_config *config, struct sc_pump **out,
                                    char *why, size_t why_bytes);

@@ -36,6 +36,8 @@ struct process {
 
 struct world {
     struct sc_sim *sim;
+    const char *host; // rank 0's address, as every rank is told it
+    uint16_t port;
     struct process list[PROCESSES_MAX];
     uint32_t count;
 };
@@ -74,6 +76,8 @@ static void begin(struct world *w) {
     struct sc_sim_config config;
 
     memset(w, 0, sizeof *w);
+    w->host = "rank0.sim";
+    w->port = 29500;
     sc_sim_config_init(&config, 1, SIM_WORLD);
     config.on_violation = on_violation;
     assert_int_equal(sc_sim_create(&config, &w->sim), SC_OK);
@@ -105,8 +109,8 @@ static struct process *open_process(struct world *w, const struct sc_core_config
     assert_int_equal(sc_hal_check_create(sc_sim_device(p->process), &checked, &p->check), SC_OK);
     sc_pump_config_init(&config);
     config.core = *core;
-    config.master_host = "rank0.sim";
-    config.master_port = 29500;
+    config.master_host = w->host;
+    config.master_port = w->port;
     config.host = sc_sim_host(p->process);
     config.link = sc_sim_link(p->process);
     config.device = sc_hal_check_device(p->check);
@@ -294,6 +298,52 @@ static void a_rank_out_of_range_cannot_open(void **state) {
     end(&w);
 }
 
+static void no_rank_opens_without_rank_0s_address(void **state) {
+    static const struct {
+        const char *host;
+        uint16_t port;
+        const char *said;
+    } rows[] = {{NULL, 29500, "master_host"}, {"", 29500, "master_host"}, {"x", 0, "master_port"}};
+    char why[256];
+    sc_status status;
+    struct world w;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            const struct sc_core_config core = config_of(rank);
+            begin(&w);
+            w.host = rows[i].host;
+            w.port = rows[i].port;
+            assert_null(open_process(&w, &core, &status, why, sizeof why));
+            assert_int_equal(status, SC_INVALID);
+            assert_non_null(strstr(why, rows[i].said));
+            end(&w);
+        }
+    }
+}
+
+static void a_lone_rank_needs_no_address_and_listens_to_nobody(void **state) {
+    static const char *const hosts[] = {NULL, "", "no.such.host"};
+    struct sc_core_config alone = config_of(0);
+    struct sc_sim_held held;
+    struct world w;
+
+    (void)state;
+    alone.world = 1;
+    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
+        begin(&w);
+        w.host = hosts[i];
+        w.port = 0;
+        struct process *p = start(&w, &alone);
+        run_for(&w, 2 * SECOND);
+        assert_int_equal(p->state, SC_STATE_READY);
+        sc_sim_held(p->process, &held);
+        assert_int_equal(held.listeners, 0);
+        end(&w);
+    }
+}
+
 static void a_second_coordinator_cannot_open_and_disturbs_nobody(void **state) {
     const struct sc_core_config zero = config_of(0), one = config_of(1);
     char why[256];
@@ -322,6 +372,8 @@ int main(void) {
         cmocka_unit_test(the_first_of_several_differences_is_told),
         cmocka_unit_test(a_wrong_latecomer_disturbs_no_epoch),
         cmocka_unit_test(a_rank_out_of_range_cannot_open),
+        cmocka_unit_test(no_rank_opens_without_rank_0s_address),
+        cmocka_unit_test(a_lone_rank_needs_no_address_and_listens_to_nobody),
         cmocka_unit_test(a_second_coordinator_cannot_open_and_disturbs_nobody),
     };
     return cmocka_run_group_tests_name("lab_config", tests, NULL, NULL);

@@ -414,7 +414,7 @@ static struct sc_event choose(struct storm *s) {
     if (dice < 866)
         return comm_event(s);
     if (dice < 871)
-        return coordinates(s) || s->dialling ? link_up(s) : tick();
+        return s->listening || s->dialling ? link_up(s) : tick();
     if (dice < 874)
         return link_down(s);
     if (dice < 875 && chance(s, 50))

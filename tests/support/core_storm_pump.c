@@ -111,6 +111,7 @@ static void carry_out(struct storm *s, const struct sc_action *a) {
     switch ((enum sc_action_type)a->type) {
     case SC_ACTION_LISTEN:
         assert_false(s->listening);
+        assert_true(s->config.world > 1);
         s->listening = true;
         break;
     case SC_ACTION_DIAL:

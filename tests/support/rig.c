@@ -130,8 +130,10 @@ static sc_status open_pump(struct rig_rank *rank) {
     sc_pump_config_init(&config);
     config.core = rig->config.core;
     config.core.rank = rank->rank;
-    config.master_host = "rank0.sim";
-    config.master_port = 29500;
+    if (rig->config.core.world > 1) {
+        config.master_host = "rank0.sim";
+        config.master_port = 29500;
+    }
     config.captures_max = rig->config.captures_max;
     config.link_buffer_bytes = rig->config.link_buffer_bytes;
     config.host = sc_sim_host(rank->process);

@@ -43,6 +43,16 @@ static void the_coordinator_listens_once_and_challenges_first(void **state) {
     expect_no_action(SC_ACTION_LISTEN);
 }
 
+static void a_lone_coordinator_listens_for_nobody(void **state) {
+    (void)state;
+    core_rig_open(0, 1);
+    core_rig_start();
+    expect_no_action(SC_ACTION_LISTEN);
+    (void)expect_action(SC_ACTION_GET_ID);
+    core_rig_wait(RIG_SECOND);
+    expect_no_action(SC_ACTION_LISTEN);
+}
+
 static void a_hello_that_echoes_the_nonce_is_welcomed(void **state) {
     (void)state;
     open_coordinator(3);
@@ -356,6 +366,7 @@ static void a_failed_coordinator_refuses_with_its_cause(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_coordinator_listens_once_and_challenges_first),
+        cmocka_unit_test(a_lone_coordinator_listens_for_nobody),
         cmocka_unit_test(a_hello_that_echoes_the_nonce_is_welcomed),
         cmocka_unit_test(a_hello_with_the_nonce_of_another_link_gets_nothing),
         cmocka_unit_test(whatever_but_a_hello_from_a_stranger_drops_it),
