@@ -8,6 +8,7 @@
 #include "core/pump.h"
 #include "hal/hal_check.h"
 #include "hal_sim/lab/lab.h"
+#include "hal_sim/lab/player.h"
 
 #define LAB_RANKS_MAX 8u
 #define LAB_LAYERS_MAX 128u
@@ -100,12 +101,6 @@ struct epoch_seen {
     bool out[LAB_RANKS_MAX];
 };
 
-// A plan's entry on its way through the world's clock.
-struct due {
-    struct lab *lab;
-    uint32_t index;
-};
-
 #define LAB_EPOCHS 16u // young epochs that oracles still look at
 
 struct lab {
@@ -115,10 +110,8 @@ struct lab {
     struct sc_sim *sim;
     struct seat seats[LAB_RANKS_MAX];
     uint64_t random;
-    bool fired[SC_PLAN_ENTRIES_MAX];
-    struct due due[SC_PLAN_ENTRIES_MAX];
+    struct sc_player player;
     uint32_t expect_met;
-    bool quiet;
     bool ending;
     // oracles
     struct tag tags[LAB_TAGS];

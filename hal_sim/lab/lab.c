@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
-// A run: build the world, fire the plan's entries, step, restart what died, close, judge.
+// A run: build the world, do what the plan's entries say, step, restart what died, close, judge.
 #include "hal_sim/lab/inside.h"
 
 #include <stdarg.h>
@@ -203,8 +203,6 @@ static bool act_entry(struct lab *lab, const struct sc_plan_entry *entry) {
     return false;
 }
 
-static void fire_followers(struct lab *lab, uint32_t index);
-
 // Tells the oracles what they must not take for a defect of ours.
 static void note_entry(struct lab *lab, const struct sc_plan_entry *entry) {
     bool delays = entry->verb == SC_PLAN_slow_kernel || entry->verb == SC_PLAN_stall;
@@ -226,67 +224,37 @@ static void note_entry(struct lab *lab, const struct sc_plan_entry *entry) {
     }
 }
 
-static void fire(struct lab *lab, uint32_t index) {
-    const struct sc_plan_entry *entry = &lab->plan->entries[index];
-    char text[SC_PLAN_LINE_BYTES];
-    if (lab->fired[index] || (lab->quiet && entry->verb != SC_PLAN_restart))
-        return;
-    lab->fired[index] = true;
-    // Told before it is done, so that the trace reads in the order of cause and effect.
-    if (sc_plan_entry_text(entry, text, sizeof text))
-        sc_lab_trace(lab, (struct sc_trace_entry){
-                              .kind = SC_TRACE_FAULT, .rank = SC_RANK_NONE, .text = text});
+static void on_told(void *arg, const char *text) {
+    sc_lab_trace(
+        arg, (struct sc_trace_entry){.kind = SC_TRACE_FAULT, .rank = SC_RANK_NONE, .text = text});
+}
+
+static bool on_act(void *arg, const struct sc_plan_entry *entry) {
+    struct lab *lab = arg;
     note_entry(lab, entry);
-    if (act_entry(lab, entry)) {
-        if (entry->verb == SC_PLAN_fault)
-            lab->result->faults[entry->fault.kind]++;
-        lab->result->verbs[entry->verb]++;
-    } else {
-        sc_lab_trace(lab, (struct sc_trace_entry){.kind = SC_TRACE_FAULT,
-                                                  .rank = SC_RANK_NONE,
-                                                  .text = "found nothing to strike"});
-    }
-    fire_followers(lab, index);
-}
-
-static void on_due(void *arg) {
-    struct due *due = arg;
-    fire(due->lab, due->index);
-}
-
-static void schedule(struct lab *lab, uint32_t index, uint64_t at_ns) {
-    lab->due[index] = (struct due){lab, index};
-    sc_sim_at(lab->sim, at_ns, on_due, &lab->due[index]);
-}
-
-static void fire_followers(struct lab *lab, uint32_t index) {
-    const struct sc_plan *plan = lab->plan;
-    if (index + 1 < plan->entries_count && plan->entries[index + 1].trigger == SC_PLAN_AFTER)
-        schedule(lab, index + 1, sc_lab_now(lab) + plan->entries[index + 1].time_ns);
-}
-
-static bool fire_where(struct lab *lab, enum sc_plan_trigger trigger, uint32_t rank, uint64_t mark,
-                       uint64_t op) {
-    const struct life *before = lab->seats[rank].life;
-    for (uint32_t i = 0; i < lab->plan->entries_count; i++) {
-        const struct sc_plan_entry *e = &lab->plan->entries[i];
-        if (e->trigger == trigger && e->at_rank == rank && e->mark == mark && e->op == op)
-            fire(lab, i);
-    }
-    return lab->seats[rank].life != before;
+    if (!act_entry(lab, entry))
+        return false;
+    if (entry->verb == SC_PLAN_fault)
+        lab->result->faults[entry->fault.kind]++;
+    lab->result->verbs[entry->verb]++;
+    return true;
 }
 
 bool sc_lab_fire_at_op(struct lab *lab, uint32_t rank, uint64_t mark, uint64_t op) {
-    return fire_where(lab, SC_PLAN_AT_OP, rank, mark, op);
+    const struct life *before = lab->seats[rank].life;
+    sc_player_at_op(&lab->player, rank, mark, op);
+    return lab->seats[rank].life != before;
 }
 
 bool sc_lab_fire_at_mark(struct lab *lab, uint32_t rank, uint64_t mark) {
-    return fire_where(lab, SC_PLAN_AT_MARK, rank, mark, 0);
+    const struct life *before = lab->seats[rank].life;
+    sc_player_at_mark(&lab->player, rank, mark);
+    return lab->seats[rank].life != before;
 }
 
 static void on_quiet(void *arg) {
     struct lab *lab = arg;
-    lab->quiet = true;
+    lab->player.quiet = true;
     sc_sim_heal(lab->sim);
     for (uint32_t r = 0; r < lab->plan->core.world; r++) {
         struct seat *seat = &lab->seats[r];
@@ -317,9 +285,8 @@ static void play(struct lab *lab) {
         lab->seats[r] = (struct seat){.lab = lab, .rank = r};
         respawn_in(&lab->seats[r], sc_lab_draw(lab, 0, 50 * MS));
     }
-    for (uint32_t i = 0; i < plan->entries_count; i++)
-        if (plan->entries[i].trigger == SC_PLAN_AT_TIME)
-            schedule(lab, i, plan->entries[i].time_ns);
+    const struct sc_player_hooks hooks = {.tell = on_told, .act = on_act, .arg = lab};
+    sc_player_start(&lab->player, plan, lab->sim, &hooks);
     sc_sim_at(lab->sim, plan->quiet_ns, on_quiet, lab);
     while (sc_sim_step(lab->sim, plan->duration_ns) && !all_steps_done(lab)) {
         if (lab->vacant)

@@ -3,7 +3,8 @@
 // A run: a plan played out in a simulated world, with an application and a supervisor for each rank
 // and every oracle watching.
 //
-//   lab.c      the run: build the world, fire the plan's entries, step, close, judge
+//   lab.c      the run: build the world, do what the plan's entries say, step, close, judge
+//   player.c   when each entry is fired
 //   life.c     one process of a rank: its tables, contract checker and pump
 //   app.c      what the application does from epoch to epoch
 //   step.c     … and within one step; the check of every result
