@@ -81,6 +81,8 @@ struct sc_plan {
     uint64_t respawn_min_ns; // a supervisor restarts ranks that ended by themselves or were killed,
     uint64_t respawn_max_ns; // after a delay from this range; max 0: only restart entries do
     bool free_end;           // the ranks need not be READY and working at the end
+    bool guest;              // the ranks run somebody else's application: a text that concerns the
+                             // lab's own is refused
     uint32_t entries_count;
     struct sc_plan_entry entries[SC_PLAN_ENTRIES_MAX];
     uint32_t expect_count;
@@ -97,7 +99,7 @@ void sc_plan_init(struct sc_plan *plan, uint64_t seed, uint32_t ranks);
 // Everything drawn from the seed; ranks 0 draws the world's size too.
 void sc_plan_swarm(struct sc_plan *plan, uint64_t seed, uint32_t ranks, uint64_t duration_ns);
 
-// Reads a plan from text laid over `plan` as sc_plan_init left it. On an error returns SC_INVALID and
+// Reads a plan from text laid over `plan` as sc_plan_init left it, but for what its owner changed. On an error returns SC_INVALID and
 // `why` gets one sentence that begins with "name:line: ".
 SC_MUST_USE sc_status sc_plan_parse(struct sc_plan *plan, const char *name, const char *text,
                                     char *why, size_t why_bytes);

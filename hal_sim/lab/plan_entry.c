@@ -16,18 +16,19 @@
 struct verb_words {
     const char *name; // after "rank R"; NULL: no action of a rank
     bool lasts;       // a duration follows
+    bool ours;        // only the lab's own application can do it
 };
 
 static const struct verb_words verbs[SC_PLAN_VERB_COUNT] = {
-    [SC_PLAN_kill] = {"kill", false},
-    [SC_PLAN_restart] = {"restart", false},
-    [SC_PLAN_pause] = {"pause", true},
-    [SC_PLAN_replace] = {"replace", true},
-    [SC_PLAN_close_final] = {"close final", false},
-    [SC_PLAN_close_returning] = {"close returning", true},
-    [SC_PLAN_reconnect] = {"reconnect", false},
-    [SC_PLAN_stall] = {"stall", true},
-    [SC_PLAN_slow_kernel] = {"slow kernel", true},
+    [SC_PLAN_kill] = {"kill", false, false},
+    [SC_PLAN_restart] = {"restart", false, false},
+    [SC_PLAN_pause] = {"pause", true, false},
+    [SC_PLAN_replace] = {"replace", true, false},
+    [SC_PLAN_close_final] = {"close final", false, true},
+    [SC_PLAN_close_returning] = {"close returning", true, true},
+    [SC_PLAN_reconnect] = {"reconnect", false, true},
+    [SC_PLAN_stall] = {"stall", true, false},
+    [SC_PLAN_slow_kernel] = {"slow kernel", true, true},
 };
 
 // What follows a fault's name, in this order.
@@ -176,6 +177,8 @@ static bool read_rank_action(struct sc_plan_line *line, const struct sc_plan *pl
         if (verbs[verb].name == NULL)
             continue;
         if (sc_plan_take(line, verbs[verb].name)) {
+            if (verbs[verb].ours && plan->guest)
+                return sc_plan_refuse_ours(line, verbs[verb].name);
             out->verb = (enum sc_plan_verb)verb;
             return !verbs[verb].lasts || take_lasting(line, &out->duration_ns);
         }

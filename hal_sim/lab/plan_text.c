@@ -40,6 +40,10 @@
 //   expect                       the lines below it, to the end of the text, must appear in the
 //     LINE                       trace, in this order
 //
+// A plan for somebody else's application (plan.guest) knows no steps, layers, elements, streams, gap,
+// compute, sync, mixed, graph, free end, stable, close, reconnect, slow kernel and expect; op N of
+// mark M is there the Nth submit since mark M - 1.
+//
 // A DUR is a number with its unit: 300ms, 1.5s. In a name of several words blank, "_" and "-" are
 // alike.
 #include "hal_sim/lab/inside.h"
@@ -72,6 +76,7 @@ struct setting {
     bool (*read)(struct reader *reader, const struct setting *setting);
     size_t offset; // within the plan
     uint64_t min, max;
+    bool ours; // only for the lab's own runs
 };
 
 static void *place_of(struct reader *reader, const struct setting *setting) {
@@ -149,34 +154,34 @@ static bool read_respawn(struct reader *reader, const struct setting *setting) {
 
 #define AT(member) offsetof(struct sc_plan, member)
 static const struct setting settings[] = {
-    {"ranks", read_ranks, AT(core.world), 1, LAB_RANKS_MAX},
-    {"seed", read_u64, AT(sim.seed), 0, UINT64_MAX},
-    {"steps", read_u64, AT(work.steps_max), 1, COUNT_MAX},
-    {"seconds", read_seconds, 0, 1, SECONDS_MAX},
-    {"quiet", read_duration, AT(quiet_ns), 0, SC_PLAN_LONGEST_NS},
-    {"layers", read_layers, AT(work.layers), 1, LAB_LAYERS_MAX},
-    {"elements", read_u32, AT(work.elements), 1, ELEMENTS_MAX},
-    {"streams", read_u32, AT(work.streams), 1, 2},
-    {"gap", read_duration, AT(work.gap_ns), GAP_MIN_NS, SC_PLAN_LONGEST_NS},
-    {"compute", read_duration, AT(work.compute_ns), 0, SC_PLAN_LONGEST_NS},
-    {"sync every", read_u32, AT(work.sync_every), 1, COUNT_MAX},
-    {"graph", read_flag, AT(work.graph), 0, 0},
-    {"mixed", read_flag, AT(work.mixed), 0, 0},
-    {"respawn", read_respawn, 0, RESPAWN_MIN_NS, SC_PLAN_LONGEST_NS},
-    {"free end", read_flag, AT(free_end), 0, 0},
-    {"heartbeat", read_duration, AT(core.timing.heartbeat_ns), 0, SC_PLAN_LONGEST_NS},
-    {"silence", read_duration, AT(core.timing.silence_ns), 0, SC_PLAN_LONGEST_NS},
-    {"op limit", read_duration, AT(core.timing.op_ns), 0, SC_PLAN_LONGEST_NS},
-    {"behind limit", read_duration, AT(core.timing.behind_ns), 0, SC_PLAN_LONGEST_NS},
-    {"init limit", read_duration, AT(core.timing.init_ns), 0, SC_PLAN_LONGEST_NS},
-    {"abort limit", read_duration, AT(core.timing.abort_ns), 0, SC_PLAN_LONGEST_NS},
-    {"stable", read_duration, AT(core.stable_ns), 0, SC_PLAN_LONGEST_NS},
-    {"join limit", read_duration, AT(core.join_ns), 0, SC_PLAN_LONGEST_NS},
-    {"link latency", read_span, AT(sim.link_latency), 0, SC_PLAN_LONGEST_NS},
-    {"init takes", read_span, AT(sim.comm_init), 0, SC_PLAN_LONGEST_NS},
-    {"warmup takes", read_span, AT(sim.comm_warmup), 0, SC_PLAN_LONGEST_NS},
-    {"abort takes", read_span, AT(sim.comm_abort), 0, SC_PLAN_LONGEST_NS},
-    {"op takes", read_span, AT(sim.op_latency), 0, SC_PLAN_LONGEST_NS},
+    {"ranks", read_ranks, AT(core.world), 1, LAB_RANKS_MAX, false},
+    {"seed", read_u64, AT(sim.seed), 0, UINT64_MAX, false},
+    {"steps", read_u64, AT(work.steps_max), 1, COUNT_MAX, true},
+    {"seconds", read_seconds, 0, 1, SECONDS_MAX, false},
+    {"quiet", read_duration, AT(quiet_ns), 0, SC_PLAN_LONGEST_NS, false},
+    {"layers", read_layers, AT(work.layers), 1, LAB_LAYERS_MAX, true},
+    {"elements", read_u32, AT(work.elements), 1, ELEMENTS_MAX, true},
+    {"streams", read_u32, AT(work.streams), 1, 2, true},
+    {"gap", read_duration, AT(work.gap_ns), GAP_MIN_NS, SC_PLAN_LONGEST_NS, true},
+    {"compute", read_duration, AT(work.compute_ns), 0, SC_PLAN_LONGEST_NS, true},
+    {"sync every", read_u32, AT(work.sync_every), 1, COUNT_MAX, true},
+    {"graph", read_flag, AT(work.graph), 0, 0, true},
+    {"mixed", read_flag, AT(work.mixed), 0, 0, true},
+    {"respawn", read_respawn, 0, RESPAWN_MIN_NS, SC_PLAN_LONGEST_NS, false},
+    {"free end", read_flag, AT(free_end), 0, 0, true},
+    {"heartbeat", read_duration, AT(core.timing.heartbeat_ns), 0, SC_PLAN_LONGEST_NS, false},
+    {"silence", read_duration, AT(core.timing.silence_ns), 0, SC_PLAN_LONGEST_NS, false},
+    {"op limit", read_duration, AT(core.timing.op_ns), 0, SC_PLAN_LONGEST_NS, false},
+    {"behind limit", read_duration, AT(core.timing.behind_ns), 0, SC_PLAN_LONGEST_NS, false},
+    {"init limit", read_duration, AT(core.timing.init_ns), 0, SC_PLAN_LONGEST_NS, false},
+    {"abort limit", read_duration, AT(core.timing.abort_ns), 0, SC_PLAN_LONGEST_NS, false},
+    {"stable", read_duration, AT(core.stable_ns), 0, SC_PLAN_LONGEST_NS, true},
+    {"join limit", read_duration, AT(core.join_ns), 0, SC_PLAN_LONGEST_NS, false},
+    {"link latency", read_span, AT(sim.link_latency), 0, SC_PLAN_LONGEST_NS, false},
+    {"init takes", read_span, AT(sim.comm_init), 0, SC_PLAN_LONGEST_NS, false},
+    {"warmup takes", read_span, AT(sim.comm_warmup), 0, SC_PLAN_LONGEST_NS, false},
+    {"abort takes", read_span, AT(sim.comm_abort), 0, SC_PLAN_LONGEST_NS, false},
+    {"op takes", read_span, AT(sim.op_latency), 0, SC_PLAN_LONGEST_NS, false},
 };
 #undef AT
 
@@ -192,6 +197,8 @@ static bool read_setting(struct reader *reader) {
                                       "above all entries",
                                       settings[i].name);
             }
+            if (settings[i].ours && reader->plan->guest)
+                return sc_plan_refuse_ours(line, settings[i].name);
             return settings[i].read(reader, &settings[i]) && sc_plan_need_end(line);
         }
         sc_plan_guess(&guess, line, settings[i].name);
@@ -277,7 +284,7 @@ static bool read_entry(struct reader *reader) {
     struct sc_plan_entry *entry = &plan->entries[plan->entries_count];
     if (!sc_plan_read_entry(&reader->line, plan, entry) || !check_time(reader, entry))
         return false;
-    if (entry->op > plan->work.layers)
+    if (entry->op > plan->work.layers && !plan->guest)
         plan->work.layers = (uint32_t)entry->op;
     plan->entries_count++;
     return check_memory(reader);
@@ -316,6 +323,8 @@ static bool read_line(struct reader *reader, const char *text, size_t bytes) {
     if (line->words[0] == NULL)
         return true;
     if (sc_plan_take(line, "expect")) {
+        if (reader->plan->guest)
+            return sc_plan_refuse_ours(line, "expect");
         reader->expecting = true;
         return sc_plan_need_end(line) && settle(reader);
     }
@@ -328,7 +337,10 @@ sc_status sc_plan_parse(struct sc_plan *plan, const char *name, const char *text
                         size_t why_bytes) {
     struct sc_plan draft = *plan;
     struct reader reader = {
-        .line = {.name = name, .why = why, .why_bytes = why_bytes, .layers_max = LAB_LAYERS_MAX},
+        .line = {.name = name,
+                 .why = why,
+                 .why_bytes = why_bytes,
+                 .layers_max = plan->guest ? COUNT_MAX : LAB_LAYERS_MAX},
         .plan = &draft,
     };
 

@@ -30,6 +30,13 @@ bool sc_plan_refuse(struct sc_plan_line *line, const char *format, ...) {
     return false;
 }
 
+bool sc_plan_refuse_ours(struct sc_plan_line *line, const char *name) {
+    return sc_plan_refuse(line,
+                          "\"%s\" is for spark-comm's own runs, and here the ranks run your "
+                          "application: leave it out",
+                          name);
+}
+
 // ---- words --------------------------------------------------------------------------------------
 
 static bool is_blank(char c) {

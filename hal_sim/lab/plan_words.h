@@ -29,6 +29,9 @@ struct sc_plan_line {
 __attribute__((format(printf, 2, 3))) bool sc_plan_refuse(struct sc_plan_line *line,
                                                           const char *format, ...);
 
+// Refuses `name`, which is for the lab's own runs, in a plan for somebody else's application.
+bool sc_plan_refuse_ours(struct sc_plan_line *line, const char *name);
+
 // Cuts a statement: words stand between blanks, and a colon is a word of its own.
 SC_MUST_USE bool sc_plan_cut(struct sc_plan_line *line, const char *statement, size_t bytes);
 

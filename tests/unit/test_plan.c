@@ -36,6 +36,19 @@ static void refuses(const char *text, const char *sentence) {
     assert_string_equal(why, sentence);
 }
 
+static void guest_refuses(const char *text, const char *name, uint32_t line) {
+    char sentence[256];
+
+    sc_plan_init(&plan, 7, 2);
+    plan.guest = true;
+    assert_int_equal(sc_plan_parse(&plan, "x", text, why, sizeof why), SC_INVALID);
+    snprintf(sentence, sizeof sentence,
+             "x:%u: \"%s\" is for spark-comm's own runs, and here the ranks run your application: "
+             "leave it out",
+             line, name);
+    assert_string_equal(why, sentence);
+}
+
 // ---- what is read -------------------------------------------------------------------------------
 
 static void an_empty_text_changes_nothing(void **state) {
@@ -317,6 +330,39 @@ static void any_bytes_are_answered(void **state) {
     }
 }
 
+// ---- plans for somebody else's application ------------------------------------------------------
+
+static void what_is_for_own_runs_is_refused_to_a_guest(void **state) {
+    (void)state;
+    guest_refuses("steps 9", "steps", 1);
+    guest_refuses("ranks 3\nlayers 4", "layers", 2);
+    guest_refuses("elements 4", "elements", 1);
+    guest_refuses("streams 2", "streams", 1);
+    guest_refuses("gap 5ms", "gap", 1);
+    guest_refuses("compute 5us", "compute", 1);
+    guest_refuses("sync every 2", "sync every", 1);
+    guest_refuses("graph", "graph", 1);
+    guest_refuses("mixed", "mixed", 1);
+    guest_refuses("free end", "free end", 1);
+    guest_refuses("stable 2s", "stable", 1);
+    guest_refuses("at 1s: rank 1 close final", "close final", 1);
+    guest_refuses("at 1s: rank 1 close returning 1s", "close returning", 1);
+    guest_refuses("at 1s: rank 1 reconnect", "reconnect", 1);
+    guest_refuses("at 1s: rank 1 slow kernel 1ms", "slow kernel", 1);
+    guest_refuses("at 1s: rank 1 kill\nexpect\n rank 1 ready", "expect", 2);
+}
+
+static void a_guests_op_may_have_any_number(void **state) {
+    (void)state;
+    sc_plan_init(&plan, 7, 2);
+    plan.guest = true;
+    const char *text = "at op 1000 of mark 5: rank 1 kill\nat 1s: rank 0 stall 1s\nat 1s: heal\n"
+                       "at 1s: rank 0 pause 1s\nat 1s: rank 1 replace 1s\n";
+    assert_int_equal(sc_plan_parse(&plan, "x", text, why, sizeof why), SC_OK);
+    assert_int_equal(plan.entries[0].op, 1000);
+    assert_int_equal(plan.work.layers, 4); // nobody's
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_text_changes_nothing),
@@ -334,6 +380,8 @@ int main(void) {
         cmocka_unit_test(too_much_is_refused),
         cmocka_unit_test(a_sentence_is_cut_to_its_room),
         cmocka_unit_test(any_bytes_are_answered),
+        cmocka_unit_test(what_is_for_own_runs_is_refused_to_a_guest),
+        cmocka_unit_test(a_guests_op_may_have_any_number),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
