@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION "spark-comm 0.1.0"
+#define VERSION "spark-comm " SC_VERSION_TEXT
 
 const char *argp_program_version = VERSION; // argp answers --version of every command with it
 
