@@ -10,4 +10,9 @@
 // call may be under way on it. A handle that is closed already is left alone.
 void sc_api_abandon(sc_comm comm);
 
+// Sets what sc_last_error of this thread says of a call that answers `status`; `call` is a literal, the
+// name of the function without sc_.
+void sc_api_error(const char *call, sc_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 #endif

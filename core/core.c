@@ -110,6 +110,7 @@ void sc_core_view(const struct sc_core *c, struct sc_core_view *out) {
         .captures = c->captures,
         .draining = c->state == SC_STATE_ABORTING && sc_ledger_waits(ledger),
         .cause = c->cause,
+        .phases = c->phases,
     };
 }
 

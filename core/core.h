@@ -52,8 +52,9 @@ struct sc_core_view {
     uint64_t arrived, passed; // barriers of `epoch`: here, and by every rank
     uint64_t mark;
     uint32_t captures;
-    uint32_t draining;     // 1: ABORTING, and ops still wait behind the application's own work
-    struct sc_cause cause; // why the last epoch ended, or why it FAILED; code SC_OK: none
+    uint32_t draining;       // 1: ABORTING, and ops still wait behind the application's own work
+    struct sc_cause cause;   // why the last epoch ended, or why it FAILED; code SC_OK: none
+    struct sc_phases phases; // of the last recovery
 };
 
 enum sc_state sc_core_state(const struct sc_core *core);

@@ -20,6 +20,10 @@ bool sc_pump_touches_memory(const struct sc_pump *p) {
     return p->comm != 0 || p->comm_lives;
 }
 
+uint64_t sc_pump_device_bytes(const struct sc_pump *p) {
+    return p->receive != 0 ? p->config.core.capacity_bytes : 0;
+}
+
 void sc_pump_comm_close(struct sc_pump *p) {
     if (p->comm != 0 && !p->comm_aborted)
         (void)p->device->comm_abort(ctx(p), p->comm);

@@ -22,9 +22,10 @@ struct sc_world {
     // Listeners, NULL where there are none. Called outside the monitor. `opened` comes last in sc_open.
     void (*on_word)(void *owner, enum sc_word word, uint64_t value);
     void (*opened)(void *owner, sc_comm comm);
-    // Nothing of the world is used any more.
+    // The tables are used no more.
     void (*release)(void *owner);
     void *owner;
+    struct sc_sealed *sealed; // of sc_choose
 };
 
 // The world of the calling thread: the simulated one where the thread belongs to a simulated rank,
@@ -32,5 +33,7 @@ struct sc_world {
 // SC_KEY (the key file cannot be used), SC_NO_MEMORY, SC_DEVICE_ERROR, SC_INVALID.
 SC_MUST_USE sc_status sc_choose(const struct sc_config *config, struct sc_world *out, char *why,
                                 size_t why_bytes);
+// Gives it back; nothing of it is used any more.
+void sc_world_release(struct sc_world *world);
 
 #endif

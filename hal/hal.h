@@ -42,7 +42,8 @@ struct sc_host {
 
     // The one function that blocks. Returns SC_OK when a link became ready, the device reported a
     // change or wake was called; SC_TIMEOUT when `deadline_ns` passed first. It may tell of a link
-    // only once, until that is asked again: ask until the answer is SC_INPROGRESS, then wait.
+    // only once, until that is asked again: ask until the answer is SC_INPROGRESS, then wait. A dial
+    // that nobody has asked yet counts as ready as soon as it is decided, be it before the wait.
     sc_status (*wait)(void *ctx, uint64_t deadline_ns);
 
     // Ends a wait, now or the next one. Any thread, and safe in a signal handler.

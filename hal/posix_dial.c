@@ -201,6 +201,9 @@ sc_status sc_posix_dial(void *ctx, const char *host, uint16_t port, uint32_t att
         sc_posix_note(posix, entry, SC_POSIX_BEGUN, 0, 0);
         follow_resolution(posix, entry);
     }
+    // Nobody has asked it yet, so what is decided already is there to be told of.
+    if (entry->state != SC_POSIX_RESOLVING && entry->state != SC_POSIX_CONNECTING)
+        posix->host.wake(posix);
     *link = entry->handle;
     return SC_OK;
 }

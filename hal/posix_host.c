@@ -145,6 +145,7 @@ sc_status sc_posix_create(struct sc_posix **out) {
         .wake = host_wake,
     };
     sc_posix_threads_open(posix);
+    sc_posix_fork_watch(posix);
     posix->link = sc_posix_link_table;
     posix->link.ctx = posix;
     posix->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -161,6 +162,7 @@ sc_status sc_posix_create(struct sc_posix **out) {
 void sc_posix_destroy(struct sc_posix *posix) {
     if (posix == NULL)
         return;
+    sc_posix_fork_forget(posix);
     sc_posix_query_end(posix->query);
     for (uint32_t i = 0; i < SC_POSIX_HANDLES_MAX; i++)
         if (posix->entries[i].state != SC_POSIX_FREE)

@@ -3,6 +3,7 @@
 // The object behind hal/posix.h, shared by its files:
 //
 //   posix_host.c     create, destroy, clock, entropy, waiting
+//   posix_fork.c     what a forked child does
 //   posix_thread.c   the monitor, the two threads, the descriptor for events
 //   posix_link.c     the link table: listen, accept, send, recv, close
 //   posix_dial.c     from a name to a connection
@@ -86,8 +87,9 @@ struct sc_posix_thread {
 struct sc_posix {
     struct sc_host host;
     struct sc_link link;
-    int wake_fd;  // an eventfd
-    int event_fd; // another
+    struct sc_posix *next; // of all that exist, under posix_fork.c's own lock
+    int wake_fd;           // an eventfd
+    int event_fd;          // another
     int spare_fd; // given away for a moment, to close a newcomer that there is no descriptor for
 
     pthread_mutex_t lock; // the monitor's; it guards all that follows as well
@@ -107,6 +109,11 @@ struct sc_posix {
 uint64_t sc_posix_now_ns(void);
 // What a wait that is under way watches is not what it should any more: it ends.
 void sc_posix_rouse(struct sc_posix *posix);
+
+// ---- posix_fork.c ----
+
+void sc_posix_fork_watch(struct sc_posix *posix); // from now on …
+void sc_posix_fork_forget(struct sc_posix *posix);
 
 // ---- posix_thread.c ----
 

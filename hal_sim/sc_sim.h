@@ -51,6 +51,8 @@ uint64_t sc_sim_now_ns(const struct sc_sim *sim);
 // Runs the next event if it is due at or before `until_ns`; otherwise sets the clock to `until_ns`
 // (SC_NEVER_NS leaves it as it is) and returns false.
 bool sc_sim_step(struct sc_sim *sim, uint64_t until_ns);
+// When the next event comes; SC_NEVER_NS: there is none.
+uint64_t sc_sim_next_ns(const struct sc_sim *sim);
 // Calls `fn` at a virtual time (as soon as can be when it has passed; SC_NEVER_NS: never).
 void sc_sim_at(struct sc_sim *sim, uint64_t at_ns, void (*fn)(void *arg), void *arg);
 
@@ -169,5 +171,17 @@ uint64_t sc_sim_stranger_bytes(const struct sc_sim *sim);
 
 // The generator behind every draw, for callers that need randomness of the same world.
 uint64_t sc_sim_random(struct sc_sim *sim);
+
+// ---- the world of the calling thread (hal_sim/double) ----------------------------------------
+
+struct sc_config;
+struct sc_world; // hal/choose.h
+
+// Whether the calling thread belongs to a simulated rank.
+bool sc_sim_here(void);
+// The tables of that rank's process, on behalf of sc_choose: SC_OK, SC_INVALID (`why` says what of
+// the config does not fit this rank), SC_NO_MEMORY, SC_SIM_KILLED.
+SC_MUST_USE sc_status sc_sim_choose(const struct sc_config *config, struct sc_world *out, char *why,
+                                    size_t why_bytes);
 
 #endif

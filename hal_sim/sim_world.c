@@ -134,6 +134,10 @@ bool sc_sim_step(struct sc_sim *sim, uint64_t until_ns) {
     return true;
 }
 
+uint64_t sc_sim_next_ns(const struct sc_sim *sim) {
+    return sim->event_count == 0 ? SC_NEVER_NS : sim->events[0].at_ns;
+}
+
 // ---- calls of the caller's own ----------------------------------------------------------------
 
 static void call(struct sc_sim *sim, uint64_t handle, uint64_t unused) {

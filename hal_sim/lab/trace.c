@@ -308,6 +308,9 @@ bool sc_trace_line(const struct sc_trace_entry *entry, char *out, size_t bytes) 
         add_duration(&line, entry->a);
         break;
     case SC_TRACE_VIOLATION: add(&line, ": %s", text); break;
+    case SC_TRACE_MARK:
+        add(&line, " mark %" PRIu64 " (%" PRIu64 " ops submitted)", entry->a, entry->b);
+        break;
     case SC_TRACE_OP: break;
     }
     return true;

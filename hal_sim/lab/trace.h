@@ -17,7 +17,8 @@ enum sc_trace_kind {
     SC_TRACE_STEP,     // a: mark committed, b: ops verified in it
     SC_TRACE_OP,       // a: seq, b: digest of the result; only hashed
     SC_TRACE_FIRST_OP, // first op of an epoch completed; a: ns since READY
-    SC_TRACE_VIOLATION // text: which oracle, and what it saw
+    SC_TRACE_VIOLATION, // text: which oracle, and what it saw
+    SC_TRACE_MARK, // a: mark that an application set, b: ops that it submitted since the last one
 };
 
 struct sc_trace_entry {

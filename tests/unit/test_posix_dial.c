@@ -197,6 +197,24 @@ static void nobody_at_an_ipv6_address_is_refused(void **state) {
     nobody_there_is_refused(V6);
 }
 
+// Over loopback the refusal may come within the dial itself: the wait that follows must tell of it.
+static void refusal_within_the_dial_ends_the_next_wait(void **state) {
+    struct sockets_pair pair;
+    (void)state;
+    sockets_pair_listen(&pair, V4);
+    stop_listening(&pair);
+    for (uint32_t i = 0; i < 20; i++) {
+        uint64_t link;
+        dial_named(&pair, V4, &link);
+        assert_int_equal(pair.host->wait(pair.host->ctx, sockets_now() + SOCKETS_LIMIT_NS), SC_OK);
+        while (standing(&pair, link) == SC_INPROGRESS)
+            assert_int_equal(pair.host->wait(pair.host->ctx, sockets_now() + SOCKETS_LIMIT_NS),
+                             SC_OK);
+        pair.link->close(pair.link->ctx, link);
+    }
+    sockets_pair_close(&pair);
+}
+
 static void address_without_a_route_is_unreachable(void **state) {
     struct sockets_pair p;
     uint64_t link;
@@ -385,6 +403,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nobody_at_an_ipv4_address_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(nobody_at_an_ipv6_address_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(refusal_within_the_dial_ends_the_next_wait, begin, end),
         cmocka_unit_test_setup_teardown(address_without_a_route_is_unreachable, begin, end),
         cmocka_unit_test_setup_teardown(dial_of_nothing_is_invalid, begin, end),
         cmocka_unit_test_setup_teardown(dial_that_meets_itself_over_ipv4_is_refused, begin, end),

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// Buffers that the communicator is told of, and device memory. What the application frees goes back to
+// the device when no communicator can touch it any more.
+#include "core/api_inside.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static uint64_t address_of(const void *buffer) {
+    return (uint64_t)(uintptr_t)buffer;
+}
+
+sc_status sc_buffer_register(sc_comm comm, void *buffer, uint64_t bytes) {
+    struct sc_call call;
+    sc_status status = sc_call_begin(&call, comm, "buffer_register", SC_WORD_NONE);
+    if (status != SC_OK)
+        return status;
+    status = sc_pump_register(call.api->pump, address_of(buffer), bytes);
+    if (status == SC_INVALID)
+        sc_error_detail("%" PRIu64 " bytes at %p: empty, wrapped around memory, or a buffer that "
+                        "begins here is registered already",
+                        bytes, buffer);
+    return sc_call_end(&call, status);
+}
+
+sc_status sc_buffer_deregister(sc_comm comm, void *buffer) {
+    struct sc_call call;
+    sc_status status = sc_call_begin(&call, comm, "buffer_deregister", SC_WORD_NONE);
+    if (status != SC_OK)
+        return status;
+    status = sc_pump_deregister(call.api->pump, address_of(buffer));
+    if (status == SC_INVALID)
+        sc_error_detail("no registered buffer begins at %p", buffer);
+    return sc_call_end(&call, status);
+}
+
+static struct sc_api_memory *room(struct sc_api *api) {
+    if (api->memory_count == api->memory_capacity) {
+        uint32_t capacity = api->memory_capacity != 0 ? 2 * api->memory_capacity : 16;
+        struct sc_api_memory *grown = realloc(api->memory, capacity * sizeof *grown);
+        if (grown == NULL)
+            return NULL;
+        api->memory = grown;
+        api->memory_capacity = capacity;
+    }
+    return &api->memory[api->memory_count];
+}
+
+sc_status sc_mem_alloc(sc_comm comm, uint64_t bytes, void **buffer) {
+    struct sc_call call;
+    sc_status status = sc_call_begin(&call, comm, "mem_alloc", SC_WORD_NONE);
+    if (status != SC_OK)
+        return status;
+    struct sc_api *api = call.api;
+    const struct sc_device *device = api->world.device;
+    struct sc_api_memory *slot = room(api);
+    uint64_t address = 0;
+    if (bytes == 0 || buffer == NULL)
+        status = SC_INVALID;
+    else if (slot == NULL)
+        status = SC_NO_MEMORY;
+    else
+        status = device->mem_alloc(device->ctx, bytes, &address);
+    if (status != SC_OK) {
+        sc_error_detail("%s: %" PRIu64 " bytes", sc_status_sentence(status), bytes);
+        return sc_call_end(&call, status);
+    }
+    *slot = (struct sc_api_memory){.address = address, .bytes = bytes};
+    api->memory_count++;
+    api->memory_bytes += bytes;
+    *buffer = (void *)(uintptr_t)address;
+    return sc_call_end(&call, SC_OK);
+}
+
+void sc_memory_sweep(struct sc_api *api) {
+    const struct sc_device *device = api->world.device;
+    api->memory_due = false;
+    if (sc_pump_touches_memory(api->pump))
+        return; // its end will be a change of state
+    for (uint32_t i = api->memory_count; i-- > 0;) {
+        struct sc_api_memory *m = &api->memory[i];
+        if (!m->freed || device->mem_free(device->ctx, m->address) != SC_OK)
+            continue;
+        api->memory_bytes -= m->bytes;
+        *m = api->memory[--api->memory_count];
+    }
+}
+
+sc_status sc_mem_free(sc_comm comm, void *buffer) {
+    struct sc_call call;
+    sc_status status = sc_call_begin(&call, comm, "mem_free", SC_WORD_NONE);
+    if (status != SC_OK)
+        return status;
+    struct sc_api *api = call.api;
+    uint64_t address = address_of(buffer);
+    uint32_t i = 0;
+    while (i < api->memory_count && (api->memory[i].address != address || api->memory[i].freed))
+        i++;
+    if (i == api->memory_count) {
+        sc_error_detail("%p did not come from sc_mem_alloc, or was freed", buffer);
+        return sc_call_end(&call, SC_INVALID);
+    }
+    if (sc_pump_deregister(api->pump, address) != SC_OK) {
+        // It was not registered.
+    }
+    api->memory[i].freed = true;
+    api->memory_due = true;
+    return sc_call_end(&call, SC_OK);
+}
