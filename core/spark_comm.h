@@ -40,8 +40,8 @@
 extern "C" {
 #endif
 
-#define SC_API __attribute__((visibility("default")))
-#define SC_MUST_USE __attribute__((warn_unused_result))
+#define SC_API __attribute__((visibility("default")))   ///< what the libraries export
+#define SC_MUST_USE __attribute__((warn_unused_result)) ///< an answer that must be looked at
 
 #define SC_ABI_VERSION 1u           ///< raised when a call or a struct changes its meaning
 #define SC_WORLD_MAX 64u            ///< ranks in a job
@@ -173,20 +173,20 @@ enum sc_state {
     SC_STATE_ABORTING = 4,   ///< the epoch is over; communicator and streams are being cleared
     SC_STATE_FAILED = 5,     ///< terminal, with a cause
     SC_STATE_CLOSED = 6,     ///< closed
-    SC_STATE_COUNT
+    SC_STATE_COUNT           ///< one above the last
 };
 
 SC_API const char *sc_state_name(enum sc_state state); ///< "ready"; any value is answered
 
 /// The kinds of ops.
 enum sc_op_kind {
-    SC_OP_ALL_REDUCE = 0,
-    SC_OP_BROADCAST = 1,
-    SC_OP_ALL_GATHER = 2,
-    SC_OP_REDUCE_SCATTER = 3,
-    SC_OP_SEND = 4,
-    SC_OP_RECV = 5,
-    SC_OP_KIND_COUNT
+    SC_OP_ALL_REDUCE = 0,     ///< sc_all_reduce() and its kin
+    SC_OP_BROADCAST = 1,      ///< sc_broadcast()
+    SC_OP_ALL_GATHER = 2,     ///< sc_all_gather()
+    SC_OP_REDUCE_SCATTER = 3, ///< sc_reduce_scatter()
+    SC_OP_SEND = 4,           ///< sc_send()
+    SC_OP_RECV = 5,           ///< sc_recv()
+    SC_OP_KIND_COUNT          ///< one above the last
 };
 
 SC_API const char *sc_op_kind_name(enum sc_op_kind kind); ///< "all_reduce"; any value is answered
@@ -209,13 +209,13 @@ struct sc_op_desc {
 /// | RECONNECT | value[0] the application's reason |
 /// | any other | suspect: the rank where it happened |
 struct sc_cause {
-    uint32_t code;    ///< sc_status; SC_OK: there is no cause
-    uint32_t suspect; ///< a rank, or SC_RANK_NONE
-    uint64_t seq;
-    uint64_t value[2];
-    struct sc_op_desc op[2];
-    uint32_t field; ///< which part of the configuration differs
-    uint32_t reserved;
+    uint32_t code;           ///< sc_status; SC_OK: there is no cause
+    uint32_t suspect;        ///< a rank, or SC_RANK_NONE
+    uint64_t seq;            ///< of an op; 0: of none
+    uint64_t value[2];       ///< see the table
+    struct sc_op_desc op[2]; ///< see the table
+    uint32_t field;          ///< which part of the configuration differs
+    uint32_t reserved;       ///< 0
 };
 
 /// The cause in one sentence. Returns `text`, cut to `bytes`, which must be at least 1.
@@ -241,18 +241,18 @@ struct sc_rank_record {
     uint64_t completed;   ///< seqs within that epoch
     uint64_t mark;        ///< the application's last mark
     uint32_t fresh;       ///< 1: a new process since the last record that this application took
-    uint32_t reserved;
+    uint32_t reserved;    ///< 0
 };
 
 /// What an application needs to decide which work to do again. All ranks read the same record, but
 /// for `fresh` and the last two phases: so all can choose the same step without asking each other.
 struct sc_recovery {
-    uint32_t size;         ///< in: sizeof(struct sc_recovery)
-    uint32_t world;        ///< entries of ranks that count
-    uint64_t epoch;        ///< the new one
-    struct sc_cause cause; ///< why the last one ended; code SC_OK before the first loss
-    struct sc_phases phases;
-    struct sc_rank_record ranks[SC_WORLD_MAX];
+    uint32_t size;           ///< in: sizeof(struct sc_recovery)
+    uint32_t world;          ///< entries of ranks that count
+    uint64_t epoch;          ///< the new one
+    struct sc_cause cause;   ///< why the last one ended; code SC_OK before the first loss
+    struct sc_phases phases; ///< how long it took
+    struct sc_rank_record ranks[SC_WORLD_MAX]; ///< by rank
 };
 
 // ---- notes -------------------------------------------------------------------------------------
@@ -273,14 +273,14 @@ enum sc_note_kind {
 
 /// One note. `text` lives for the call, everything else is copied.
 struct sc_note {
-    uint32_t size; ///< of this struct in the library that is loaded
-    uint32_t kind; ///< enum sc_note_kind
-    uint32_t from;
-    uint32_t to;
-    uint32_t rank;
-    uint32_t status;
-    uint64_t epoch;
-    uint64_t value;
+    uint32_t size;    ///< of this struct in the library that is loaded
+    uint32_t kind;    ///< enum sc_note_kind; says which of the following are set
+    uint32_t from;    ///< enum sc_state
+    uint32_t to;      ///< enum sc_state
+    uint32_t rank;    ///< see the kind
+    uint32_t status;  ///< sc_status; see the kind
+    uint64_t epoch;   ///< of this rank, when it happened; 0: none
+    uint64_t value;   ///< see the kind
     uint64_t at_ns;   ///< when it happened
     uint64_t dropped; ///< notes lost so far because the queue was full
     const char *text; ///< one line for people, without a newline
@@ -316,14 +316,14 @@ struct sc_config {
     int32_t device;          ///< index of the GPU; default 0
     const void *key;         ///< SC_KEY_BYTES that all ranks share, or NULL
     const char *key_file; ///< instead of key: a file of 64 hexadecimal digits, for its owner only
-    struct sc_timing timing;
-    uint64_t join_ns;      ///< sc_wait_ready() says JOIN_TIMEOUT after this long; 0: never; 0
-    uint32_t ledger_ops;   ///< ops in flight, 4 to 65536; default 1024
-    uint32_t captures_max; ///< unreleased captures at a time; default 64
-    uint32_t notes_max;    ///< notes waiting for on_note; default 256
-    uint32_t reserved;
+    struct sc_timing timing; ///< rank 0's is everybody's
+    uint64_t join_ns;        ///< sc_wait_ready() says JOIN_TIMEOUT after this long; 0: never; 0
+    uint32_t ledger_ops;     ///< ops in flight, 4 to 65536; default 1024
+    uint32_t captures_max;   ///< unreleased captures at a time; default 64
+    uint32_t notes_max;      ///< notes waiting for on_note; default 256
+    uint32_t reserved;       ///< 0
     void (*on_note)(void *arg, const struct sc_note *note); ///< may be NULL; on the notifier thread
-    void *arg;
+    void *arg;                                              ///< handed to on_note
 };
 
 /// Writes defaults into the first `size` bytes; size is sizeof(struct sc_config).
@@ -515,26 +515,26 @@ SC_API SC_MUST_USE sc_status sc_mark(sc_comm comm, uint64_t epoch, uint64_t mark
 
 /// What is known of another rank. A member knows of rank 0 only.
 struct sc_peer_health {
-    uint64_t heard_ns; ///< last sign of life, as a time; 0: there is no link
-    uint64_t incarnation;
-    uint64_t submitted; ///< seqs of the live epoch, as it last said
-    uint64_t completed;
-    uint64_t mark;
-    uint32_t state;   ///< enum sc_state, as it last said
-    uint32_t loading; ///< 1: open, but it cannot serve yet
+    uint64_t heard_ns;    ///< last sign of life, as a time; 0: there is no link
+    uint64_t incarnation; ///< of its process
+    uint64_t submitted;   ///< seqs of the live epoch, as it last said
+    uint64_t completed;   ///< seqs of the live epoch, as it last said
+    uint64_t mark;        ///< as it last said
+    uint32_t state;       ///< enum sc_state, as it last said
+    uint32_t loading;     ///< 1: open, but it cannot serve yet
 };
 
 /// A picture of this rank.
 struct sc_health_report {
-    uint32_t size;        ///< in: sizeof(struct sc_health_report)
-    uint32_t state;       ///< enum sc_state
-    uint64_t now_ns;      ///< when the picture was taken
-    uint64_t epoch;       ///< the live one, or the one being joined or left; 0: none
-    uint64_t recoveries;  ///< epochs lost and replaced
-    uint64_t incarnation; ///< of this process
-    uint64_t submitted;   ///< seqs of the epoch
-    uint64_t completed;
-    uint64_t mark;
+    uint32_t size;           ///< in: sizeof(struct sc_health_report)
+    uint32_t state;          ///< enum sc_state
+    uint64_t now_ns;         ///< when the picture was taken
+    uint64_t epoch;          ///< the live one, or the one being joined or left; 0: none
+    uint64_t recoveries;     ///< epochs lost and replaced
+    uint64_t incarnation;    ///< of this process
+    uint64_t submitted;      ///< seqs of the epoch
+    uint64_t completed;      ///< seqs of the epoch
+    uint64_t mark;           ///< the application's last
     uint64_t device_bytes;   ///< device memory that the library holds, sc_mem_alloc() included
     uint64_t notes_dropped;  ///< notes that found the queue full
     uint64_t captures;       ///< captures that recovery waits for

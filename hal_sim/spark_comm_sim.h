@@ -48,7 +48,7 @@ struct sc_sim_options {
     const char *plan; ///< what goes wrong and when, as text; NULL: two ranks, nothing goes wrong
     const char *plan_name;                         ///< what messages call the plan; default "plan"
     void (*on_trace)(void *arg, const char *line); ///< each event in words; may be NULL
-    void *trace_arg;
+    void *trace_arg;                               ///< handed to on_trace
 };
 
 /// How a run went.
