@@ -59,7 +59,7 @@ def all_checks():
     checks += [['python3', 'tests/rules.py'], ['python3', 'tests/rules.py', '--self-test']]
     checks += [['python3', 'tests/cli.py', 'build/%s/spark-comm' % variant]
                for variant in ('release', 'asan')]
-    checks.append(['python3', 'tests/reference.py'])
+    checks += [['python3', 'tests/%s.py' % name] for name in ('abi', 'install', 'reference')]
     checks += [['python3', 'tests/determinism.py'], ['python3', 'tests/instructions.py']]
     return checks + [swarm(200, 'asan'), swarm(2000)]
 
