@@ -147,7 +147,11 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         stage = pathlib.Path(folder)
         tree = stage / PREFIX.lstrip('/')
-        scons(stage)
+        try:
+            scons(stage)
+        except AssertionError as error:
+            print('FAIL  it installs: %s' % error)
+            return 1
         for name, function, arguments in cases(stage, tree):
             try:
                 function(*arguments)
