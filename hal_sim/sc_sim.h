@@ -97,6 +97,9 @@ uint32_t sc_sim_group_depth(const struct sc_sim_process *process);
 // Device memory is ordinary memory here: sc_sim_memory gives the bytes behind an address, or NULL
 // when [address, address + bytes) is not inside one live allocation of this process.
 void *sc_sim_memory(struct sc_sim_process *process, uint64_t address, uint64_t bytes);
+// Gives memory back as an application may: no op in flight touches it, and it is not registered. What
+// comes of breaking that is SC_INVALID, and a violation.
+SC_MUST_USE sc_status sc_sim_free(struct sc_sim_process *process, uint64_t address);
 // Enqueues a kernel: `fn` (may be NULL) runs when it has finished, `duration_ns` after it began.
 // Recorded, not run, while the stream captures.
 SC_MUST_USE sc_status sc_sim_compute(struct sc_sim_process *process, uint64_t stream,

@@ -173,6 +173,7 @@ struct sc_sim_comm {
 struct sc_sim_registration {
     struct sc_sim_object object;
     uint64_t comm;
+    uint64_t address;
 };
 
 // ---- sim_device.c -----------------------------------------------------------------------------

@@ -155,19 +155,15 @@ static bool in_use(struct sc_sim *sim, const struct sc_sim_memory *memory) {
     return false;
 }
 
-sc_status sc_sim_verb_mem_free(void *ctx, uint64_t address) {
-    struct sc_sim_process *process = ctx;
-    sc_status status = sc_sim_enter(process, SC_VERB_mem_free);
-
-    if (status != SC_OK)
-        return status;
+static sc_status release(struct sc_sim_process *process, uint64_t address, const char *who,
+                         const char *(*objection)(struct sc_sim *, const struct sc_sim_memory *)) {
     struct sc_sim_memory *memory = memory_of(process, address, 0);
     if (memory == NULL || memory->address != address)
-        return sc_sim_breach(process, "mem_free: %#llx is no live allocation",
+        return sc_sim_breach(process, "%s: %#llx is no live allocation", who,
                              (unsigned long long)address);
-    if (in_use(process->sim, memory))
-        return sc_sim_breach(process, "mem_free: %#llx while a communicator that used it lives",
-                             (unsigned long long)address);
+    const char *why = objection(process->sim, memory);
+    if (why != NULL)
+        return sc_sim_breach(process, "%s: %#llx %s", who, (unsigned long long)address, why);
     memory_end(process, memory);
     process->held.allocations--;
     process->held.device_bytes -= memory->bytes;
@@ -175,6 +171,38 @@ sc_status sc_sim_verb_mem_free(void *ctx, uint64_t address) {
     memmove(memory, memory + 1, behind * sizeof *memory);
     process->memory_count--;
     return SC_OK;
+}
+
+static const char *library_objection(struct sc_sim *sim, const struct sc_sim_memory *memory) {
+    return in_use(sim, memory) ? "while a communicator that used it lives" : NULL;
+}
+
+sc_status sc_sim_verb_mem_free(void *ctx, uint64_t address) {
+    struct sc_sim_process *process = ctx;
+    sc_status status = sc_sim_enter(process, SC_VERB_mem_free);
+
+    return status != SC_OK ? status : release(process, address, "mem_free", library_objection);
+}
+
+// An application knows when its ops are over: an idle, healthy communicator is no hindrance.
+static const char *application_objection(struct sc_sim *sim, const struct sc_sim_memory *memory) {
+    for (uint32_t at = 0; at < sc_sim_pool_count(sim, SC_SIM_REGISTRATION); at++) {
+        const struct sc_sim_registration *made = sc_sim_pool_at(sim, SC_SIM_REGISTRATION, at);
+        if (made != NULL && made->address - memory->address < memory->bytes)
+            return "while it is registered";
+    }
+    for (uint32_t at = 0; at < memory->users_count; at++) {
+        const struct sc_sim_comm *comm = sc_sim_pool_find(sim, SC_SIM_COMM, memory->users[at]);
+        if (comm != NULL && comm->exchanges != 0)
+            return "while an op that may use it is in flight";
+    }
+    return NULL;
+}
+
+sc_status sc_sim_free(struct sc_sim_process *process, uint64_t address) {
+    if (!process->alive)
+        return SC_CLOSED;
+    return release(process, address, "free", application_objection);
 }
 
 void sc_sim_memory_kill(struct sc_sim_process *process) {
@@ -204,6 +232,7 @@ sc_status sc_sim_verb_buf_register(void *ctx, uint64_t comm, uint64_t address, u
     }
     struct sc_sim_registration *made = sc_sim_pool_take(process->sim, SC_SIM_REGISTRATION, process);
     made->comm = comm;
+    made->address = address;
     process->held.registrations++;
     *registration = made->object.handle;
     return SC_OK;

@@ -90,7 +90,7 @@ SC_API SC_MUST_USE sc_status sc_sim_rank_attach(struct sc_sim_rank *rank);
 /// Device memory, at least 16-byte aligned; the engine's own, as from cuMemAlloc.
 SC_API SC_MUST_USE sc_status sc_sim_rank_alloc(struct sc_sim_rank *rank, uint64_t bytes,
                                                void **buffer);
-/// Gives it back. A process that ends leaves nothing behind.
+/// Gives it back, once no op in flight touches it. A process that ends leaves nothing behind.
 SC_API SC_MUST_USE sc_status sc_sim_rank_free(struct sc_sim_rank *rank, void *buffer);
 /// The bytes behind a device address, for kernels and for looking at results; NULL when
 /// [buffer, buffer + bytes) is not inside one live allocation of this rank.

@@ -104,11 +104,10 @@ sc_status sc_sim_rank_alloc(struct sc_sim_rank *rank, uint64_t bytes, void **buf
 }
 
 sc_status sc_sim_rank_free(struct sc_sim_rank *rank, void *buffer) {
-    const struct sc_device *device = sc_sim_device(rank->process);
     sc_status status = enter(rank);
 
     if (status == SC_OK)
-        status = device->mem_free(device->ctx, number_of(buffer));
+        status = sc_sim_free(rank->process, number_of(buffer));
     if (status == SC_OK)
         rank->allocations--;
     return leave(rank, "sim_rank_free", status);
