@@ -292,12 +292,10 @@ static void link_close(void *ctx, uint64_t handle) {
 
 static const char *link_explain(void *ctx, char *text, size_t bytes) {
     const struct sc_sealed *sealed = ctx;
-    int length = 0;
-    text[0] = '\0';
-    if (sealed->why[0] != '\0')
-        length = snprintf(text, bytes, "sealed link: %s; ", sealed->why);
-    if ((size_t)length < bytes)
-        (void)sealed->inner->explain(sealed->inner->ctx, text + length, bytes - (size_t)length);
+    char below[512];
+    (void)sealed->inner->explain(sealed->inner->ctx, below, sizeof below);
+    const bool both = sealed->why[0] != '\0' && below[0] != '\0';
+    snprintf(text, bytes, "%s%s%s", sealed->why, both ? "; " : "", below);
     return text;
 }
 

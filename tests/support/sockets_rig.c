@@ -199,6 +199,13 @@ static void on_complete(void *arg, uint64_t epoch, uint64_t number, uint64_t seq
     ((struct sockets_rank *)arg)->completed = seq;
 }
 
+static void on_command(void *arg, uint32_t rank, uint64_t epoch, const void *data, uint32_t bytes) {
+    struct sockets_rank *to = arg;
+    (void)rank, (void)epoch;
+    memcpy(to->command, data, bytes);
+    to->command_bytes = bytes;
+}
+
 void sockets_rig_open(struct sockets_rig *rig) {
     memset(rig, 0, sizeof *rig);
     rig->descriptors = sockets_descriptors();
@@ -225,9 +232,15 @@ sc_status sockets_rank_open(struct sockets_rig *rig, uint32_t place, uint32_t nu
     config.master_port = rig->port;
     config.host = sc_posix_host(rank->posix);
     config.link = sc_posix_link(rank->posix);
+    if (rig->keys[place] != NULL) {
+        SC_ASSERT(sc_sealed_create(config.link, config.host, rig->keys[place], &rank->sealed) ==
+                  SC_OK);
+        config.link = sc_sealed_link(rank->sealed);
+    }
     config.device = &rank->device;
     config.on_notice = on_notice;
     config.on_complete = on_complete;
+    config.on_command = on_command;
     config.arg = rank;
     sc_status status = sc_pump_open(&config, &rank->pump, rig->why, sizeof rig->why);
     if (status != SC_OK)
@@ -238,9 +251,11 @@ sc_status sockets_rank_open(struct sockets_rig *rig, uint32_t place, uint32_t nu
 void sockets_rank_kill(struct sockets_rig *rig, uint32_t place) {
     struct sockets_rank *rank = &rig->ranks[place];
     sc_pump_destroy(rank->pump);
+    sc_sealed_destroy(rank->sealed);
     sc_posix_destroy(rank->posix);
     sc_instant_device_destroy(rank->instant);
     rank->pump = NULL;
+    rank->sealed = NULL;
     rank->posix = NULL;
     rank->instant = NULL;
 }

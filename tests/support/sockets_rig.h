@@ -10,6 +10,7 @@
 
 #include "core/pump.h"
 #include "hal/posix.h"
+#include "hal/sealed.h"
 #include "tests/support/instant_device.h"
 
 #include <setjmp.h>
@@ -76,7 +77,8 @@ uint64_t sockets_accept(struct sockets_pair *pair);
 // ---- the world ----
 
 struct sockets_rank {
-    struct sc_posix *posix; // NULL: the place is empty
+    struct sc_posix *posix;   // NULL: the place is empty
+    struct sc_sealed *sealed; // NULL: its links are not
     struct sc_instant_device *instant;
     struct sc_device device; // instant's, polled every millisecond
     struct sc_pump *pump;
@@ -86,6 +88,8 @@ struct sockets_rank {
     uint64_t missing_at_ns;
     uint64_t greeted; // how many times
     uint64_t refused;
+    uint32_t command_bytes; // of the newest command
+    uint8_t command[SC_COMMAND_MAX_BYTES];
 };
 
 struct sockets_rig {
@@ -94,7 +98,8 @@ struct sockets_rig {
     uint16_t port;
     uint32_t descriptors; // before the first rank
     struct sockets_rank ranks[SOCKETS_PLACES];
-    char why[256]; // how the last rank failed to open
+    const uint8_t *keys[SOCKETS_PLACES]; // for the next process at that place; NULL: none
+    char why[256];                       // how the last rank failed to open
 };
 
 // Production timing on 127.0.0.1, no ranks yet.
