@@ -37,7 +37,7 @@ struct sc_host {
     // Monotonic, never steps back, unaffected by the wall clock.
     uint64_t (*now_ns)(void *ctx);
 
-    // Fills `out` with bytes fit for nonces.
+    // Fills `out` with bytes fit for nonces and keys.
     sc_status (*entropy)(void *ctx, void *out, size_t bytes);
 
     // The one function that blocks. Returns SC_OK when a link became ready, the device reported a
