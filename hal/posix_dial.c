@@ -202,8 +202,9 @@ sc_status sc_posix_dial(void *ctx, const char *host, uint16_t port, uint32_t att
         follow_resolution(posix, entry);
     }
     // Nobody has asked it yet, so what is decided already is there to be told of.
-    if (entry->state != SC_POSIX_RESOLVING && entry->state != SC_POSIX_CONNECTING)
-        posix->host.wake(posix);
+    entry->untold = entry->state != SC_POSIX_RESOLVING && entry->state != SC_POSIX_CONNECTING;
+    if (entry->untold)
+        sc_posix_rouse(posix);
     *link = entry->handle;
     return SC_OK;
 }
@@ -211,5 +212,8 @@ sc_status sc_posix_dial(void *ctx, const char *host, uint16_t port, uint32_t att
 sc_status sc_posix_connected(void *ctx, uint64_t link) {
     struct sc_posix *posix = ctx;
     struct sc_posix_entry *entry = sc_posix_find(posix, link);
-    return entry != NULL ? sc_posix_standing(posix, entry) : SC_INVALID;
+    if (entry == NULL)
+        return SC_INVALID;
+    entry->untold = false;
+    return sc_posix_standing(posix, entry);
 }

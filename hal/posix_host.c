@@ -54,6 +54,7 @@ static void host_wake(void *ctx) {
 
 // What one poll watches: the wake first, then those entries that wait is to tell of.
 struct watch {
+    bool untold; // some dial is to be told of already
     nfds_t count;
     struct pollfd set[1 + SC_POSIX_HANDLES_MAX];
     uint64_t handles[1 + SC_POSIX_HANDLES_MAX]; // an entry may change hands during the poll
@@ -70,8 +71,12 @@ static void gather(struct sc_posix *posix, struct watch *watch, uint64_t now_ns,
                    uint64_t *until_ns) {
     watch->set[0] = (struct pollfd){.fd = posix->wake_fd, .events = POLLIN};
     watch->count = 1;
+    watch->untold = false;
     for (uint32_t i = 0; i < posix->used; i++) {
         struct sc_posix_entry *entry = &posix->entries[i];
+        if (entry->untold)
+            watch->untold = true;
+        entry->untold = false;
         if (entry->fd < 0 || entry->interest == 0)
             continue;
         if (entry->rests_until_ns > now_ns) {
@@ -107,8 +112,10 @@ static sc_status host_wait(void *ctx, uint64_t deadline_ns) {
         pthread_mutex_lock(&posix->lock);
         uint64_t now_ns = sc_posix_now_ns(), until_ns = deadline_ns;
         gather(posix, &watch, now_ns, &until_ns);
-        posix->asleep = true;
+        posix->asleep = !watch.untold;
         pthread_mutex_unlock(&posix->lock);
+        if (watch.untold)
+            return SC_OK;
         uint64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
         const struct timespec left = {.tv_sec = (time_t)(left_ns / SECOND_NS),
                                       .tv_nsec = (long)(left_ns % SECOND_NS)};

@@ -40,6 +40,7 @@ struct sc_posix_entry {
     enum sc_posix_state state;
     int fd;         // -1: none
     short interest; // poll events that wait is to tell of
+    bool untold;    // a dial that was decided at once, and that nobody has asked
     sc_status failure;
     uint64_t rests_until_ns; // LISTENING: not watched before
 
