@@ -59,8 +59,8 @@ static void commands_of_any_size_arrive(void **state) {
     for (size_t i = 0; i < sizeof command; i++)
         command[i] = (uint8_t)(i * 7 + i / 251);
     sc_pump_view(rig.ranks[0].pump, &view);
-    assert_int_equal(
-        sc_pump_command(rig.ranks[0].pump, view.epoch, 2, command, SC_COMMAND_MAX_BYTES), SC_OK);
+    assert_int_equal(sc_pump_command(rig.ranks[0].pump, view.epoch, command, SC_COMMAND_MAX_BYTES),
+                     SC_OK);
     sockets_until(&rig, rig.ranks[1].command_bytes == SC_COMMAND_MAX_BYTES);
     assert_memory_equal(rig.ranks[1].command, command, sizeof command);
     assert_true(sockets_are_ready(&rig));
