@@ -52,14 +52,23 @@ uint16_t sockets_reserve(const char *address, int *fd) {
     return ntohs(is_v4 ? to.v4.sin_port : to.v6.sin6_port);
 }
 
-uint32_t sockets_descriptors(void) {
+// Without the descriptor that it takes to count them.
+static uint32_t entries(const char *path) {
     uint32_t count = 0;
-    DIR *folder = opendir("/proc/self/fd");
+    DIR *folder = opendir(path);
     SC_ASSERT(folder != NULL);
     for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
         count += entry->d_name[0] != '.' && strtol(entry->d_name, NULL, 10) != dirfd(folder);
     closedir(folder);
     return count;
+}
+
+uint32_t sockets_descriptors(void) {
+    return entries("/proc/self/fd");
+}
+
+uint32_t sockets_threads(void) {
+    return entries("/proc/self/task");
 }
 
 void sockets_limit_descriptors(int room) {

@@ -36,6 +36,7 @@
 // such address.
 uint16_t sockets_reserve(const char *address, int *fd);
 uint32_t sockets_descriptors(void); // how many this process has open
+uint32_t sockets_threads(void);     // how many it has; one that was joined may count for a moment
 // From now on this process can open `room` more.
 void sockets_limit_descriptors(int room);
 // A connected, non-blocking socket that is nobody's rank.

@@ -5,7 +5,6 @@
 #include "core/assert.h"
 #include "tests/support/sockets_rig.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <netdb.h>
 #include <pthread.h>
@@ -102,16 +101,6 @@ int connect(int fd, __CONST_SOCKADDR_ARG to, socklen_t bytes) {
 
 // ---- the tests' common ground ----
 
-static uint32_t threads(void) {
-    uint32_t count = 0;
-    DIR *folder = opendir("/proc/self/task");
-    SC_ASSERT(folder != NULL);
-    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
-        count += entry->d_name[0] != '.';
-    closedir(folder);
-    return count;
-}
-
 static void *nothing(void *arg) {
     return arg;
 }
@@ -132,7 +121,7 @@ static int begin(void **state) {
     service.addresses[0] = V4;
     pthread_mutex_unlock(&service.lock);
     meets_itself = false;
-    threads_before = threads();
+    threads_before = sockets_threads();
     descriptors_before = sockets_descriptors();
     return 0;
 }
@@ -141,9 +130,10 @@ static int begin(void **state) {
 static int end(void **state) {
     const uint64_t until_ns = sockets_now() + SOCKETS_LIMIT_NS;
     (void)state;
-    while (threads() > threads_before && sockets_now() < until_ns)
+    while (sockets_threads() > threads_before && sockets_now() < until_ns)
         sched_yield();
-    return threads() <= threads_before && sockets_descriptors() == descriptors_before ? 0 : -1;
+    return sockets_threads() <= threads_before && sockets_descriptors() == descriptors_before ? 0
+                                                                                              : -1;
 }
 
 static void dial_named(struct sockets_pair *p, const char *host, uint64_t *link) {
@@ -391,7 +381,7 @@ static void one_name_is_resolved_at_a_time(void **state) {
     wait_until_asked(1);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(standing(&p, links[i]), SC_INPROGRESS);
-    assert_int_equal(threads(), threads_before + 1);
+    assert_int_equal(sockets_threads(), threads_before + 1);
     hold_answers(false);
     for (uint32_t i = 3; i-- > 0;)
         assert_int_equal(sockets_follow(&p, links[i]), SC_OK);
