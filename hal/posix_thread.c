@@ -60,8 +60,8 @@ static void progress(struct sc_posix_thread *thread) {
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS); // later without, not wrong
     while (!is_to_stop(thread)) {
         sc_status status = host->wait(host->ctx, thread->step(thread->arg));
-        if (status != SC_OK &&
-            status != SC_TIMEOUT) // the steps go on, but without a break they spin
+        // Where the kernel cannot wait the steps go on, without spinning.
+        if (status != SC_OK && status != SC_TIMEOUT)
             (void)nanosleep(&(const struct timespec){.tv_nsec = REST_NS}, NULL);
     }
 }
