@@ -30,6 +30,10 @@ SC_MUST_USE sc_status sc_posix_create(struct sc_posix **out);
 // by itself. NULL is allowed.
 void sc_posix_destroy(struct sc_posix *posix);
 
+// Closes every socket, as the end of the process would, which its owner plays here: all handles of
+// link end. Inside the monitor.
+void sc_posix_hang_up(struct sc_posix *posix);
+
 // Clock: CLOCK_MONOTONIC. Entropy: the kernel's, never short; SC_DEVICE_ERROR when there is none.
 // wait: never SC_TIMEOUT before the deadline; SC_NO_MEMORY when the kernel cannot watch the sockets.
 // thread_start: also SC_STATE, when that thread is started already. event_fd: an eventfd.

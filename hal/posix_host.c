@@ -166,14 +166,18 @@ sc_status sc_posix_create(struct sc_posix **out) {
     return SC_OK;
 }
 
+void sc_posix_hang_up(struct sc_posix *posix) {
+    for (uint32_t i = 0; i < SC_POSIX_HANDLES_MAX; i++)
+        if (posix->entries[i].state != SC_POSIX_FREE)
+            sc_posix_release(posix, &posix->entries[i]);
+}
+
 void sc_posix_destroy(struct sc_posix *posix) {
     if (posix == NULL)
         return;
     sc_posix_fork_forget(posix);
     sc_posix_query_end(posix->query);
-    for (uint32_t i = 0; i < SC_POSIX_HANDLES_MAX; i++)
-        if (posix->entries[i].state != SC_POSIX_FREE)
-            sc_posix_release(posix, &posix->entries[i]);
+    sc_posix_hang_up(posix);
     if (posix->spare_fd >= 0)
         close(posix->spare_fd);
     if (posix->event_fd >= 0)

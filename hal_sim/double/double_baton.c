@@ -10,25 +10,13 @@
 
 // ---- whose turn it is -------------------------------------------------------------------------
 
-// When the thread can go on, as far as is known now. A dead process's thread can always: it is told.
-static uint64_t due_ns(const struct sc_sim_rank *rank) {
-    const struct sc_double_wait *wait = &rank->wait;
-
-    if (sc_double_dead(rank))
-        return 0;
-    if (rank->paused)
-        return SC_NEVER_NS;
-    uint64_t due = wait->done != NULL && *wait->done ? 0 : wait->deadline_ns;
-    return due > rank->stalled_until_ns ? due : rank->stalled_until_ns;
-}
-
 // The lowest rank whose thread can go on; NULL and the earliest time when one can.
 static struct sc_sim_rank *first_due(const struct sc_double *run, uint64_t *earliest_ns) {
     struct sc_sim_rank *first = NULL;
 
     *earliest_ns = SC_NEVER_NS;
     for (struct sc_sim_rank *rank = run->lives; rank != NULL; rank = rank->next) {
-        uint64_t due = rank->ended ? SC_NEVER_NS : due_ns(rank);
+        uint64_t due = rank->ended ? SC_NEVER_NS : sc_double_due_ns(rank, &rank->wait);
         if (due < *earliest_ns)
             *earliest_ns = due;
         if (due <= sc_double_now(run) && (first == NULL || rank->seat->rank < first->seat->rank))
@@ -108,12 +96,8 @@ static sc_status on_wait(struct sc_sim_rank *rank, const struct sc_double_wait *
 
     if (sc_double_dead(rank))
         return SC_SIM_KILLED;
-    if (run->stepping) {
-        sc_double_violation(run, rank->seat->rank,
-                            "%s waits inside a callback; under the virtual clock nothing may",
-                            wait->where);
-        return SC_SIM_KILLED;
-    }
+    if (run->stepping)
+        return sc_double_refuse_wait(rank, wait);
     rank->wait = *wait;
     pass(run, rank);
     if (sc_double_dead(rank))

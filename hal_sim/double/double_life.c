@@ -13,8 +13,19 @@ static pthread_key_t here;
 static pthread_once_t here_once = PTHREAD_ONCE_INIT;
 static bool here_made;
 
+// A thread that was attached has ended. The first thread of a life belongs to nobody when it ends.
+static void on_thread_end(void *arg) {
+    struct sc_sim_rank *rank = arg;
+    struct sc_double *run = rank->run;
+
+    run->clock->enter(run);
+    rank->attached--;
+    run->clock->stir(rank);
+    run->clock->leave(run);
+}
+
 static void here_make(void) {
-    here_made = pthread_key_create(&here, NULL) == 0;
+    here_made = pthread_key_create(&here, on_thread_end) == 0;
 }
 
 struct sc_sim_rank *sc_double_here(void) {
@@ -25,6 +36,22 @@ struct sc_sim_rank *sc_double_here(void) {
 sc_status sc_double_here_set(struct sc_sim_rank *rank) {
     (void)pthread_once(&here_once, here_make);
     return here_made && pthread_setspecific(here, rank) == 0 ? SC_OK : SC_NO_MEMORY;
+}
+
+uint64_t sc_double_due_ns(const struct sc_sim_rank *rank, const struct sc_double_wait *wait) {
+    if (sc_double_dead(rank))
+        return 0;
+    if (rank->paused)
+        return SC_NEVER_NS;
+    uint64_t due = wait->done != NULL && *wait->done ? 0 : wait->deadline_ns;
+    return due > rank->stalled_until_ns ? due : rank->stalled_until_ns;
+}
+
+sc_status sc_double_refuse_wait(struct sc_sim_rank *rank, const struct sc_double_wait *wait) {
+    if (!sc_double_dead(rank))
+        sc_double_violation(rank->run, rank->seat->rank,
+                            "%s waits inside a callback, where nothing may", wait->where);
+    return SC_SIM_KILLED;
 }
 
 // ---- the end ----------------------------------------------------------------------------------
@@ -116,6 +143,8 @@ static void *live(void *arg) {
     run->clock->enter(run);
     if (run->clock->gate(rank) == SC_OK)
         exit_process(rank, code);
+    while (rank->attached > 0) // told by their next call that the process is dead
+        run->clock->news(run);
     run->clock->leave(run);
     abandon_handles(rank);
     (void)sc_double_here_set(NULL);

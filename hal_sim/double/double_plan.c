@@ -7,12 +7,27 @@
 
 // ---- the supervisor ---------------------------------------------------------------------------
 
+static void respawn_in(struct sc_double_seat *seat, uint64_t delay_ns);
+
+// A dead process of this rank has not closed its sockets yet: it could hold the port.
+static bool lingers(const struct sc_double_seat *seat) {
+    for (const struct sc_sim_rank *rank = seat->run->lives; rank != NULL; rank = rank->next)
+        for (const struct sc_double_handle *h = rank->handles; h != NULL; h = h->next)
+            if (rank->seat == seat && sc_double_dead(rank) && h->posix != NULL && !h->hung_up)
+                return true;
+    return false;
+}
+
 static void on_respawn(void *arg) {
     struct sc_double_seat *seat = arg;
     struct sc_double *run = seat->run;
 
     if (run->ending || !seat->wanted || sc_double_now(run) < seat->respawn_at_ns)
         return;
+    if (seat->life == NULL && lingers(seat)) {
+        respawn_in(seat, MS);
+        return;
+    }
     seat->wanted = false;
     if (seat->life == NULL && run->failure == SC_OK)
         run->failure = sc_double_spawn(seat);

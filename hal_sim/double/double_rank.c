@@ -79,10 +79,21 @@ sc_status sc_sim_rank_sleep(struct sc_sim_rank *rank, uint64_t duration_ns) {
     return leave(rank, "sim_rank_sleep", status == SC_TIMEOUT ? SC_OK : status);
 }
 
+static sc_status attach(struct sc_sim_rank *rank) {
+    struct sc_sim_rank *here = sc_double_here();
+
+    if (rank->run->clock == &sc_double_virtual || (here != NULL && here != rank))
+        return SC_STATE;
+    sc_status status = here == rank ? SC_OK : sc_double_here_set(rank);
+    if (status == SC_OK && here == NULL)
+        rank->attached++;
+    return status;
+}
+
 sc_status sc_sim_rank_attach(struct sc_sim_rank *rank) {
-    (void)rank;
-    sc_api_error("sim_rank_attach", SC_STATE, "under the virtual clock each rank has one thread");
-    return SC_STATE;
+    rank->run->clock->enter(rank->run);
+    sc_status status = sc_double_dead(rank) ? SC_SIM_KILLED : attach(rank);
+    return leave(rank, "sim_rank_attach", status);
 }
 
 // ---- memory -----------------------------------------------------------------------------------

@@ -30,14 +30,27 @@ void sc_sim_options_init(struct sc_sim_options *options, size_t size) {
 
 // What is wrong with them, or NULL.
 static const char *objection(const struct sc_sim_options *options) {
-    if (options->clock != SC_SIM_VIRTUAL)
-        return "options.clock is none that there is, expected SC_SIM_VIRTUAL";
-    if (options->links != SC_SIM_NETWORK)
-        return "options.links is none that there is, expected SC_SIM_NETWORK";
+    if (options->clock != SC_SIM_VIRTUAL && options->clock != SC_SIM_REAL)
+        return "options.clock must be SC_SIM_VIRTUAL or SC_SIM_REAL";
+    if (options->links != SC_SIM_NETWORK && options->links != SC_SIM_SOCKETS)
+        return "options.links must be SC_SIM_NETWORK or SC_SIM_SOCKETS";
+    if (options->links == SC_SIM_SOCKETS && options->clock != SC_SIM_REAL)
+        return "options.links is SC_SIM_SOCKETS, which needs options.clock SC_SIM_REAL";
     if (options->port == 0 || options->port > 65535)
         return "options.port must be from 1 to 65535";
     if (options->plan_name == NULL)
         return "options.plan_name is NULL; sc_sim_options_init() sets one";
+    return NULL;
+}
+
+// A fault that only the simulated network has, over real sockets.
+static const struct sc_plan_entry *misplaced(const struct sc_double *run) {
+    for (uint32_t i = 0; i < run->plan.entries_count; i++) {
+        const struct sc_plan_entry *entry = &run->plan.entries[i];
+        if (run->options.links == SC_SIM_SOCKETS && entry->verb == SC_PLAN_fault &&
+            entry->fault.kind <= SC_SIM_stranger_replay)
+            return entry;
+    }
     return NULL;
 }
 
@@ -57,6 +70,16 @@ static sc_status read_options(struct sc_double *run, const struct sc_sim_options
     if (run->options.plan != NULL && sc_plan_parse(&run->plan, run->options.plan_name,
                                                    run->options.plan, why, sizeof why) != SC_OK) {
         sc_api_error("sim_run", SC_INVALID, "%s", why);
+        return SC_INVALID;
+    }
+    const struct sc_plan_entry *entry = misplaced(run);
+    if (entry != NULL) {
+        char text[SC_PLAN_LINE_BYTES] = "";
+        (void)sc_plan_entry_text(entry, text, sizeof text);
+        sc_api_error("sim_run", SC_INVALID,
+                     "%s: \"%s\" is a fault of the simulated network, and options.links is "
+                     "SC_SIM_SOCKETS",
+                     run->options.plan_name, text);
         return SC_INVALID;
     }
     return SC_OK;
@@ -153,11 +176,11 @@ sc_status sc_sim_run(const struct sc_sim_options *options, sc_sim_main *main, vo
         sc_api_error("sim_run", SC_NO_MEMORY, "%s", sc_status_sentence(SC_NO_MEMORY));
         return SC_NO_MEMORY;
     }
-    run->clock = &sc_double_virtual;
     run->main = main;
     run->arg = arg;
     sc_status status = read_options(run, options);
     if (status == SC_OK) {
+        run->clock = run->options.clock == SC_SIM_REAL ? &sc_double_real : &sc_double_virtual;
         run->report.size = (uint32_t)smaller(report->size, sizeof run->report);
         run->report.ranks = run->plan.core.world;
         status = play_world(run);

@@ -12,6 +12,9 @@
 //   double_rank.c     what an engine may ask of its rank
 //   double_baton.c    the virtual clock: whose turn it is
 //   double_steps.c    … and its host table
+//   double_real.c     the real clock: the thread that keeps the world at the present time
+//   double_threads.c  … and its host table
+//   double_forward.c  … and its device and link tables
 #ifndef SC_DOUBLE_INSIDE_H
 #define SC_DOUBLE_INSIDE_H
 
@@ -38,8 +41,14 @@ struct sc_double_handle {
     sc_comm comm; // 0 until it is open
     uint64_t (*step[SC_HOST_THREADS])(void *arg);
     void *step_arg[SC_HOST_THREADS];
+
+    // Under the virtual clock:
     bool inside;   // a thread is in its monitor
     bool notified; // since the last await began
+
+    // Under the real clock:
+    struct sc_posix *posix;
+    bool hung_up; // the sockets of a dead process are closed
 };
 
 // ---- lives ------------------------------------------------------------------------------------
@@ -68,7 +77,8 @@ struct sc_sim_rank {
     struct sc_double_handle *handles;
     struct sc_double_drain *drains;
     pthread_t thread;
-    bool ended; // its thread has nothing more to do than to end
+    uint32_t attached; // threads of the engine's own, besides
+    bool ended;        // its thread has nothing more to do than to end
     bool paused;
     bool broken; // one of its device's verbs was made to fail: it may be unable to clean up
     uint64_t stalled_until_ns;
@@ -103,7 +113,7 @@ struct sc_double_clock {
     // present time.
     void (*enter)(struct sc_double *run);
     void (*leave)(struct sc_double *run);
-    // Waits until a thread has ended or sc_double_over.
+    // Waits until something has happened to a thread, or sc_double_over.
     void (*news)(struct sc_double *run);
     // Both in the thread of the life: first of all, and last of all, outside.
     void (*born)(struct sc_sim_rank *rank);
@@ -122,7 +132,7 @@ struct sc_double_clock {
     void (*close)(struct sc_double_handle *handle);
 };
 
-extern const struct sc_double_clock sc_double_virtual;
+extern const struct sc_double_clock sc_double_virtual, sc_double_real;
 
 // ---- the run ----------------------------------------------------------------------------------
 
@@ -145,11 +155,19 @@ struct sc_double {
     sc_status failure; // what ended the run early
     atomic_bool intruded;
 
+    bool stepping; // the world is being stepped: nobody may wait
+
+    pthread_mutex_t lock; // virtual clock: of holder; real clock: of everything
     // Under the virtual clock:
-    pthread_mutex_t lock;       // of holder
     pthread_cond_t turn;        // of the run's own thread
     struct sc_sim_rank *holder; // NULL: the run's own thread
-    bool stepping;              // the world is being stepped: nobody may wait
+    // Under the real clock:
+    uint32_t depth;         // of enter
+    pthread_cond_t changed; // somebody was stirred, or has ended
+    pthread_cond_t earlier; // the world has an event before ticks_ns
+    uint64_t ticks_ns;      // when the clock's thread looks again
+    pthread_t ticker;
+    bool ticker_stops;
 };
 
 // double_run.c
@@ -176,6 +194,11 @@ void sc_double_supervise(struct sc_double_seat *seat);
 static inline bool sc_double_dead(const struct sc_sim_rank *rank) {
     return !sc_sim_alive(rank->process);
 }
+// When a thread of the engine's that waits so can go on, as far as is known now. One of a dead process
+// can always: it is told.
+uint64_t sc_double_due_ns(const struct sc_sim_rank *rank, const struct sc_double_wait *wait);
+// Nobody waits while the world is being stepped: a violation, SC_SIM_KILLED.
+sc_status sc_double_refuse_wait(struct sc_sim_rank *rank, const struct sc_double_wait *wait);
 // The rank that the calling thread belongs to, or NULL.
 struct sc_sim_rank *sc_double_here(void);
 // SC_OK or SC_NO_MEMORY.
@@ -192,5 +215,18 @@ void sc_double_handle_free(struct sc_double_handle *handle);
 // double_steps.c
 sc_status sc_double_steps_open(struct sc_double_handle *handle);
 void sc_double_steps_run(void *rank);
+
+// double_real.c
+// Waits while the process is paused: SC_OK or SC_SIM_KILLED.
+sc_status sc_double_stand(struct sc_sim_rank *rank);
+
+// double_threads.c
+sc_status sc_double_threads_open(struct sc_double_handle *handle);
+void sc_double_threads_close(struct sc_double_handle *handle);
+void sc_double_threads_wake(void *rank);
+
+// double_forward.c
+extern const struct sc_device sc_double_device; // without ctx and poll_ns; ctx is a rank
+extern const struct sc_link sc_double_link;     // without ctx, which is a rank
 
 #endif

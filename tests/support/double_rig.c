@@ -14,7 +14,7 @@ struct double_played played;
 #define SMALL_MAX 64u
 
 static struct small smalls[SMALL_MAX];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of in_use
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of in_use and played.abandoned
 
 static struct small *take(void) {
     struct small *small = smalls;
@@ -43,7 +43,9 @@ void small_close(struct small *small) {
 }
 
 void sc_api_abandon(sc_comm comm) {
+    pthread_mutex_lock(&lock);
     played.abandoned++;
+    pthread_mutex_unlock(&lock);
     small_close(&smalls[comm - 1]);
 }
 
