@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
-// Which world a handle is opened in. hal/choose.c alone names the worlds; everybody else sees three
-// tables.
+// Which world a handle is opened in. hal/choose.c alone names the worlds, hal/world.c adds what is the
+// same in all of them; everybody else sees three tables.
 #ifndef SC_HAL_CHOOSE_H
 #define SC_HAL_CHOOSE_H
 
@@ -33,6 +33,9 @@ struct sc_world {
 // SC_KEY (the key file cannot be used), SC_NO_MEMORY, SC_DEVICE_ERROR, SC_INVALID.
 SC_MUST_USE sc_status sc_choose(const struct sc_config *config, struct sc_world *out, char *why,
                                 size_t why_bytes);
+// The same without a seal; in hal/choose.c by itself, so that a program may bring a world of its own.
+SC_MUST_USE sc_status sc_choose_world(const struct sc_config *config, struct sc_world *out,
+                                      char *why, size_t why_bytes);
 // Gives it back; nothing of it is used any more.
 void sc_world_release(struct sc_world *world);
 
