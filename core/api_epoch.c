@@ -20,9 +20,10 @@ static void explain_peer(struct sc_api *api, uint32_t rank, char *text, size_t b
     if (sc_core_peer_view(sc_pump_core(api->pump), rank, &peer) != SC_OK)
         return;
     if (peer.heard_ns == 0 && api->rank != 0 && rank == 0) {
-        char dial[200];
-        add(text, bytes, used, "; rank %u is not reached: %s", rank,
-            sc_pump_explain(api->pump, dial, sizeof dial));
+        char dial[200] = ": ";
+        if (*sc_pump_explain(api->pump, dial + 2, sizeof dial - 2) == '\0')
+            dial[0] = '\0';
+        add(text, bytes, used, "; rank %u is not reached%s", rank, dial);
     } else if (peer.heard_ns == 0) {
         if (api->rank == 0)
             add(text, bytes, used, "; rank %u is missing%s", rank, "");
