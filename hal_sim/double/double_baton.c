@@ -33,6 +33,7 @@ static struct sc_sim_rank *next_holder(struct sc_double *run) {
         struct sc_sim_rank *rank = first_due(run, &until_ns);
         if (run->unjoined || rank != NULL)
             return run->unjoined ? NULL : rank;
+        sc_double_steps_rouse(run);
         run->stuck = until_ns == SC_NEVER_NS && sc_sim_next_ns(run->sim) == SC_NEVER_NS;
         if (sc_double_over(run))
             return NULL;

@@ -7,6 +7,13 @@
 
 // ---- the steps --------------------------------------------------------------------------------
 
+void sc_double_steps_rouse(struct sc_double *run) {
+    for (struct sc_sim_rank *rank = run->lives; rank != NULL; rank = rank->next)
+        for (struct sc_double_handle *h = rank->handles; h != NULL; h = h->next)
+            if (atomic_exchange(&h->roused, false))
+                sc_sim_wake(rank->process);
+}
+
 void sc_double_steps_run(void *arg) {
     struct sc_sim_rank *rank = arg;
     uint64_t next_ns = SC_NEVER_NS;
@@ -92,10 +99,11 @@ static sc_status host_entropy(void *ctx, void *out, size_t bytes) {
     return host->entropy(host->ctx, out, bytes);
 }
 
+// From any thread and from signal handlers: the world is told before it goes on.
 static void host_wake(void *ctx) {
-    const struct sc_double_handle *handle = ctx;
+    struct sc_double_handle *handle = ctx;
 
-    sc_sim_wake(handle->rank->process);
+    atomic_store(&handle->roused, true);
 }
 
 static int host_event_fd(void *ctx) {

@@ -45,6 +45,7 @@ struct sc_double_handle {
     // Under the virtual clock:
     bool inside;   // a thread is in its monitor
     bool notified; // since the last await began
+    atomic_bool roused;
 
     // Under the real clock:
     struct sc_posix *posix;
@@ -215,6 +216,8 @@ void sc_double_handle_free(struct sc_double_handle *handle);
 // double_steps.c
 sc_status sc_double_steps_open(struct sc_double_handle *handle);
 void sc_double_steps_run(void *rank);
+// Hands on what host.wake was asked for since the last time.
+void sc_double_steps_rouse(struct sc_double *run);
 
 // double_real.c
 // Waits while the process is paused: SC_OK or SC_SIM_KILLED.

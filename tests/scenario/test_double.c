@@ -3,13 +3,16 @@
 // An engine that knows the two public headers alone, on the test double: what it computes, what it
 // survives, and that its runs repeat.
 #include "tests/support/engine.h"
+#include "tests/support/sockets_rig.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -335,18 +338,58 @@ static void captured_ops_notes_and_polling_work_as_on_a_gpu(void **state) {
     }
 }
 
+static sc_comm interrupted;
+
+static void on_signal(int number) {
+    (void)number;
+    sc_interrupt(interrupted);
+}
+
+static int main_is_interrupted(struct sc_sim_rank *rank, void *arg) {
+    struct sc_recovery record = {.size = sizeof record};
+    struct sc_config config;
+
+    (void)arg;
+    sc_config_init(&config, sizeof config);
+    sc_sim_rank_config(rank, &config);
+    config.capacity_bytes = 64;
+    if (sc_open(&config, &interrupted) != SC_OK)
+        return 1;
+    (void)raise(SIGUSR1);
+    story[0].synced = sc_wait_ready(interrupted, SC_FOREVER, &record);
+    return sc_close(interrupted, SC_CLOSE_FINAL, SC_FOREVER) == SC_OK ? 0 : 2;
+}
+
+static void signal_handler_may_interrupt(void **state) {
+    struct sigaction action = {.sa_handler = on_signal}, before;
+    struct sc_sim_options options;
+
+    (void)state;
+    memset(story, 0, sizeof story);
+    assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
+    begin(&options, "ranks 1");
+    assert_int_equal(sc_sim_run(&options, main_is_interrupted, NULL, &report), SC_OK);
+    assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
+    assert_int_equal(report.violations, 0);
+    assert_int_equal(report.exit_code[0], 0);
+    assert_int_equal(story[0].synced, SC_INTERRUPTED);
+}
+
 // ---- the real clock ---------------------------------------------------------------------------
 
 #define QUICK "init takes 5ms 10ms\nwarmup takes 5ms 10ms\nabort takes 5ms 10ms\n"
 
 static void play_real(uint32_t links, const char *plan) {
     struct sc_sim_options options;
+    int reserved;
 
     begin(&options, plan);
     options.clock = SC_SIM_REAL;
     options.links = links;
-    options.port = 29517;
+    options.port = sockets_reserve(V4, &reserved);
+    assert_int_not_equal(options.port, 0);
     play_options(&options);
+    close(reserved);
 }
 
 static void real_clock_survives_a_death(void **state) {
@@ -392,6 +435,7 @@ int main(void) {
         TEST(without_a_run_there_is_no_simulated_rank),
         TEST(equal_options_give_equal_runs),
         TEST(captured_ops_notes_and_polling_work_as_on_a_gpu),
+        TEST(signal_handler_may_interrupt),
         TEST(real_clock_survives_a_death),
         TEST(real_sockets_survive_a_death_of_either_rank),
         TEST(real_sockets_survive_a_pause),
