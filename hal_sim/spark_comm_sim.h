@@ -6,9 +6,11 @@
 /// function once for each life of each rank. In there sc_open() opens the simulated rank, and all the
 /// rest of spark_comm.h is as it is on a GPU.
 ///
-/// Under the virtual clock a run is a function of its options, to the last bit: each rank has one
-/// thread, one runs at a time, and time passes only while all of them wait. Under the real clock ranks
-/// may have any number of threads, and nothing is repeatable.
+/// Under the virtual clock a run is a function of its options and of what the engine does, to the last
+/// bit: each rank has one thread, one runs at a time, and time passes only while all of them wait (and,
+/// for those that poll, a little after every thousand calls). on_note is called from whichever thread
+/// is awake, and no call may wait in it. Under the real clock ranks may have any number of threads, and
+/// nothing is repeatable.
 #ifndef SPARK_COMM_SIM_H
 #define SPARK_COMM_SIM_H
 
@@ -22,8 +24,9 @@ extern "C" {
 
 struct sc_sim_rank; ///< one life of a rank: one simulated process
 
-/// The engine, as it runs in one process. What it returns is its exit code. When a call says
-/// SC_SIM_KILLED the process is dead: return, whatever is returned then counts for nothing.
+/// The engine, as it runs in one process. What it returns is its exit code, and ends the process: its
+/// handle must be closed by then, and what is left of its threads is told SC_SIM_KILLED. When a call
+/// says SC_SIM_KILLED the process is dead: return, whatever is returned then counts for nothing.
 typedef int sc_sim_main(struct sc_sim_rank *rank, void *arg);
 
 /// Which clock a run goes by.
@@ -46,9 +49,10 @@ struct sc_sim_options {
     uint32_t port;    ///< of rank 0 with SC_SIM_SOCKETS; default 29500
     uint64_t seed;    ///< of everything that is drawn; default 1
     const char *plan; ///< what goes wrong and when, as text; NULL: two ranks, nothing goes wrong
-    const char *plan_name;                         ///< what messages call the plan; default "plan"
-    void (*on_trace)(void *arg, const char *line); ///< each event in words; may be NULL
-    void *trace_arg;                               ///< handed to on_trace
+    const char *plan_name; ///< what messages call the plan; default "plan"
+    void (*on_trace)(void *arg,
+                     const char *line); ///< each event in words; may be NULL; calls nothing
+    void *trace_arg;                    ///< handed to on_trace
 };
 
 /// How a run went.
@@ -68,7 +72,8 @@ SC_API void sc_sim_options_init(struct sc_sim_options *options, size_t size);
 
 /// Plays the plan: starts every rank, strikes as the plan says, restarts ranks where it says so, and
 /// returns when every rank's main has returned and no restart is due, or when the plan's time is over,
-/// which is a violation for each that still runs. INVALID (sc_last_error() names the plan's line),
+/// which is a violation for each that still runs. A rank that waits for what can never come is found
+/// out at once under the virtual clock. INVALID (sc_last_error() names the option or the plan's line),
 /// NO_MEMORY. What went wrong inside is in the report.
 SC_API SC_MUST_USE sc_status sc_sim_run(const struct sc_sim_options *options, sc_sim_main *main,
                                         void *arg, struct sc_sim_report *report);
@@ -81,8 +86,9 @@ SC_API uint32_t sc_sim_rank_life(const struct sc_sim_rank *rank);   ///< 1 for i
 SC_API uint64_t sc_sim_rank_now_ns(const struct sc_sim_rank *rank); ///< on the run's clock
 /// Lets time pass for this thread alone. SC_OK or SC_SIM_KILLED.
 SC_API SC_MUST_USE sc_status sc_sim_rank_sleep(struct sc_sim_rank *rank, uint64_t duration_ns);
-/// Makes another thread of the engine's one of this rank's; under the real clock only, otherwise
-/// SC_STATE. It lasts until the thread ends.
+/// Makes another thread of the engine's one of this rank's, which stalls with it and may call
+/// sc_open(); under the real clock only, otherwise SC_STATE. It lasts until the thread ends, and the
+/// process's end waits for that. SC_SIM_KILLED, SC_NO_MEMORY.
 SC_API SC_MUST_USE sc_status sc_sim_rank_attach(struct sc_sim_rank *rank);
 
 // ---- the rank's GPU ----------------------------------------------------------------------------
@@ -100,7 +106,8 @@ SC_API void *sc_sim_rank_memory(struct sc_sim_rank *rank, const void *buffer, ui
 SC_API SC_MUST_USE sc_status sc_sim_rank_stream_create(struct sc_sim_rank *rank, void **stream);
 SC_API SC_MUST_USE sc_status sc_sim_rank_stream_destroy(struct sc_sim_rank *rank,
                                                         void *stream); ///< see stream_create
-/// Waits until everything enqueued on the stream has run. SC_OK, SC_TIMEOUT, SC_SIM_KILLED.
+/// Waits until everything enqueued on the stream has run. SC_OK, SC_TIMEOUT, SC_SIM_KILLED; SC_CAPTURE
+/// (the stream is being captured), SC_CONTEXT_LOST (nothing will ever run on it), SC_NO_MEMORY.
 SC_API SC_MUST_USE sc_status sc_sim_rank_stream_wait(struct sc_sim_rank *rank, void *stream,
                                                      uint64_t timeout_ns);
 /// Enqueues a kernel that takes `duration_ns` and then has done what `fn` (may be NULL) does. fn runs

@@ -14,18 +14,31 @@ void sc_double_steps_rouse(struct sc_double *run) {
                 sc_sim_wake(rank->process);
 }
 
+// The notifier comes last, so that it hears of what the progress step notified; of what it notifies
+// itself it hears the next time.
+static uint64_t run_steps(struct sc_double_handle *handle) {
+    uint64_t next_ns = SC_NEVER_NS;
+
+    SC_ASSERT(!handle->inside);
+    for (int thread = 0; thread < SC_HOST_THREADS; thread++) {
+        handle->told = false;
+        if (handle->step[thread] == NULL)
+            continue;
+        uint64_t at_ns = handle->step[thread](handle->step_arg[thread]);
+        if (at_ns < next_ns)
+            next_ns = at_ns;
+    }
+    return handle->told ? 0 : next_ns;
+}
+
 void sc_double_steps_run(void *arg) {
     struct sc_sim_rank *rank = arg;
     uint64_t next_ns = SC_NEVER_NS;
 
     for (struct sc_double_handle *h = rank->handles; h != NULL; h = h->next) {
-        SC_ASSERT(!h->inside);
-        for (int thread = 0; thread < SC_HOST_THREADS; thread++) {
-            uint64_t at_ns =
-                h->step[thread] != NULL ? h->step[thread](h->step_arg[thread]) : SC_NEVER_NS;
-            if (at_ns < next_ns)
-                next_ns = at_ns;
-        }
+        uint64_t at_ns = run_steps(h);
+        if (at_ns < next_ns)
+            next_ns = at_ns;
     }
     sc_sim_timer(rank->process, next_ns);
 }
@@ -75,11 +88,10 @@ static sc_status host_await(void *ctx, uint64_t deadline_ns) {
     return status;
 }
 
-// From a step the notifier runs next anyway.
 static void host_notify(void *ctx) {
     struct sc_double_handle *handle = ctx;
 
-    handle->notified = true;
+    handle->notified = handle->told = true;
     if (!handle->rank->run->stepping && handle->step[SC_HOST_NOTIFIER] != NULL)
         sc_sim_wake(handle->rank->process);
 }

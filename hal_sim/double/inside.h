@@ -45,6 +45,7 @@ struct sc_double_handle {
     // Under the virtual clock:
     bool inside;   // a thread is in its monitor
     bool notified; // since the last await began
+    bool told;     // notified since its last step began
     atomic_bool roused;
 
     // Under the real clock:
