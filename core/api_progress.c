@@ -12,6 +12,7 @@ static void state_changes(struct sc_api *api, const struct sc_action *a) {
     if (a->b == SC_STATE_READY) {
         api->barriers[1] = api->barriers[0];
         api->barriers[0] = (struct sc_api_barriers){.epoch = a->epoch};
+        api->join_timeouts_served = api->join_timeouts; // of a wait that is over
     }
     if (a->a == SC_STATE_READY || a->b == SC_STATE_READY) { // nothing of one epoch is in another
         api->agreed = 0;

@@ -101,9 +101,7 @@ sc_status sc_replay_launches(struct sc_core *c, const struct sc_event *in, struc
 sc_status sc_submit_is_refused(struct sc_core *c, const struct sc_event *in,
                                struct sc_actions *out) {
     (void)in, (void)out;
-    if (c->state == SC_STATE_CLOSED)
-        return SC_CLOSED;
-    return c->state == SC_STATE_FAILED ? (sc_status)c->terminal.code : SC_EPOCH_LOST;
+    return c->state == SC_STATE_CLOSED ? SC_CLOSED : SC_EPOCH_LOST;
 }
 
 static struct sc_ledger_entry *entry_of(struct sc_core *c, const struct sc_event *in) {
