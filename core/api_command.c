@@ -62,8 +62,10 @@ sc_status sc_command_recv(sc_comm comm, uint64_t epoch, void *data, uint32_t cap
     uint64_t deadline_ns = sc_call_deadline(&call, timeout_ns), length;
     if (api->rank == 0)
         return sc_call_end(&call, wrong_side(api));
-    if (bytes == NULL || (data == NULL && capacity != 0))
+    if (bytes == NULL || (data == NULL && capacity != 0)) {
+        sc_error_detail("bytes is NULL, or data is, for a capacity of %u bytes", capacity);
         return sc_call_end(&call, SC_INVALID);
+    }
     while ((status = sc_api_epoch_status(api, epoch)) == SC_OK &&
            api->commands_head == api->commands_tail) {
         status = sc_call_await(&call, deadline_ns);

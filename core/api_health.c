@@ -105,8 +105,10 @@ sc_status sc_event_fd(sc_comm comm, int *fd) {
         return status;
     const struct sc_host *host = call.api->host;
     int descriptor = host->event_fd(host->ctx);
-    if (fd == NULL)
+    if (fd == NULL) {
+        sc_error_detail("fd is NULL");
         return sc_call_end(&call, SC_INVALID);
+    }
     if (descriptor < 0) {
         sc_error_detail("this world has no descriptors; its time is virtual");
         return sc_call_end(&call, SC_UNAVAILABLE);

@@ -213,8 +213,10 @@ sc_status sc_close(sc_comm comm, enum sc_close_how how, uint64_t timeout_ns) {
     struct sc_api *api = call.api;
     uint64_t deadline_ns = sc_call_deadline(&call, timeout_ns);
     call.interrupts = api->interrupts_served = atomic_load(&api->interrupts);
-    if (how != SC_CLOSE_FINAL && how != SC_CLOSE_RETURNING)
+    if (how != SC_CLOSE_FINAL && how != SC_CLOSE_RETURNING) {
+        sc_error_detail("how is %d; SC_CLOSE_FINAL and SC_CLOSE_RETURNING are known", (int)how);
         return sc_call_end(&call, SC_INVALID);
+    }
     if (api->closer) {
         sc_error_detail("another thread is closing this handle");
         return sc_call_end(&call, SC_CLOSED);

@@ -80,6 +80,14 @@ static sc_status submit(struct sc_call *call, uint64_t epoch, const struct sc_op
     }
 }
 
+// SC_OK outside a group of this thread's.
+static sc_status outside_group(sc_comm comm) {
+    if (group.comm != comm)
+        return SC_OK;
+    sc_error_detail("a group is open on this thread: it takes sends and recvs only");
+    return SC_INVALID;
+}
+
 static sc_status collective(sc_comm comm, const char *name, uint64_t epoch,
                             const struct sc_op_desc *desc, const struct sc_op_place *place) {
     struct sc_call call;
@@ -87,11 +95,10 @@ static sc_status collective(sc_comm comm, const char *name, uint64_t epoch,
     sc_status status = sc_call_begin(&call, comm, name, SC_WORD_SUBMIT);
     if (status != SC_OK)
         return status;
-    if (group.comm == comm) {
-        sc_error_detail("a group is open on this thread: it takes sends and recvs only");
-        return sc_call_end(&call, SC_INVALID);
-    }
-    return sc_call_end(&call, submit(&call, epoch, desc, place, place->stream, &number));
+    status = outside_group(comm);
+    if (status == SC_OK)
+        status = submit(&call, epoch, desc, place, place->stream, &number);
+    return sc_call_end(&call, status);
 }
 
 static sc_status refuse_dtype(const char *name, enum sc_dtype dtype) {
@@ -281,7 +288,13 @@ sc_status sc_all_reduce_start(sc_comm comm, uint64_t epoch, void *buffer, uint64
         return status;
     struct sc_api *api = call.api;
     uint64_t number = 0;
-    status = group.comm == comm || ticket == NULL ? SC_INVALID : sc_api_epoch_status(api, epoch);
+    status = outside_group(comm);
+    if (status == SC_OK && ticket == NULL) {
+        sc_error_detail("ticket is NULL: the op could not be joined");
+        status = SC_INVALID;
+    }
+    if (status == SC_OK)
+        status = sc_api_epoch_status(api, epoch);
     struct sc_api_ticket *taken = status == SC_OK ? take_ticket(api) : NULL;
     if (status == SC_OK && taken == NULL) {
         sc_error_detail("%u started ops are not joined yet; join one first", api->tickets_count);
@@ -331,9 +344,8 @@ sc_status sc_all_reduce_async(sc_comm comm, uint64_t epoch, void *buffer, uint64
     sc_status status = sc_call_begin(&call, comm, "all_reduce_async", SC_WORD_SUBMIT);
     if (status != SC_OK)
         return status;
-    if (group.comm == comm)
-        status = SC_INVALID;
-    else
+    status = outside_group(comm);
+    if (status == SC_OK)
         status = start(&call, epoch, buffer, bytes, stream, &number);
     if (status == SC_OK && number != 0)
         status = sc_pump_join_op(call.api->pump, epoch, number, address(stream));

@@ -3,8 +3,19 @@
 // Captures, and the announcement of their replays.
 #include "core/api_inside.h"
 
+#include <inttypes.h>
+
 static uint64_t handle_of(const void *stream) {
     return (uint64_t)(uintptr_t)stream;
+}
+
+static sc_status explained(sc_status status, sc_capture capture) {
+    if (status == SC_INVALID)
+        sc_error_detail("capture %#" PRIx64
+                        " is none, was released, or is in the wrong state: begin, "
+                        "end, then replays, then release",
+                        capture);
+    return status;
 }
 
 sc_status sc_capture_begin(sc_comm comm, uint64_t epoch, void *stream, sc_capture *capture) {
@@ -12,8 +23,10 @@ sc_status sc_capture_begin(sc_comm comm, uint64_t epoch, void *stream, sc_captur
     sc_status status = sc_call_begin(&call, comm, "capture_begin", SC_WORD_NONE);
     if (status != SC_OK)
         return status;
-    if (capture == NULL)
+    if (capture == NULL) {
+        sc_error_detail("capture is NULL: it could not be ended");
         return sc_call_end(&call, SC_INVALID);
+    }
     uint64_t handle;
     status = sc_pump_capture_begin(call.api->pump, epoch, handle_of(stream), &handle);
     if (status == SC_OK)
@@ -26,7 +39,7 @@ sc_status sc_capture_end(sc_comm comm, sc_capture capture) {
     sc_status status = sc_call_begin(&call, comm, "capture_end", SC_WORD_NONE);
     if (status != SC_OK)
         return status;
-    return sc_call_end(&call, sc_pump_capture_end(call.api->pump, capture));
+    return sc_call_end(&call, explained(sc_pump_capture_end(call.api->pump, capture), capture));
 }
 
 sc_status sc_capture_release(sc_comm comm, sc_capture capture) {
@@ -34,7 +47,7 @@ sc_status sc_capture_release(sc_comm comm, sc_capture capture) {
     sc_status status = sc_call_begin(&call, comm, "capture_release", SC_WORD_NONE);
     if (status != SC_OK)
         return status;
-    return sc_call_end(&call, sc_pump_capture_release(call.api->pump, capture));
+    return sc_call_end(&call, explained(sc_pump_capture_release(call.api->pump, capture), capture));
 }
 
 sc_status sc_replay_begin(sc_comm comm, uint64_t epoch, sc_capture capture, void *stream) {
@@ -64,7 +77,7 @@ sc_status sc_replay_begin(sc_comm comm, uint64_t epoch, sc_capture capture, void
         api->replay_number = number;
         sc_submit_done(api);
     }
-    return sc_call_end(&call, status);
+    return sc_call_end(&call, explained(status, capture));
 }
 
 sc_status sc_replay_end(sc_comm comm) {

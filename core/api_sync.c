@@ -75,8 +75,10 @@ sc_status sc_sync(sc_comm comm, uint64_t epoch, void *stream, enum sc_sync_how h
         return status;
     struct sc_api *api = call.api;
     struct sc_core_view view;
-    if (how != SC_SYNC_LOCAL && how != SC_SYNC_AGREED)
+    if (how != SC_SYNC_LOCAL && how != SC_SYNC_AGREED) {
+        sc_error_detail("how is %d; SC_SYNC_LOCAL and SC_SYNC_AGREED are known", (int)how);
         return sc_call_end(&call, SC_INVALID);
+    }
     sc_pump_view(api->pump, &view);
     uint64_t deadline_ns = sc_call_deadline(&call, timeout_ns);
     status = wait_local(&call, epoch, target_of(api, stream), deadline_ns);
