@@ -314,25 +314,34 @@ sc_status sc_all_reduce_start(sc_comm comm, uint64_t epoch, void *buffer, uint64
     return sc_call_end(&call, SC_OK);
 }
 
+// Takes the op out of its ticket, which is good for nothing from then on; false: it was not.
+static bool consume(struct sc_api *api, sc_ticket ticket, uint64_t *number) {
+    uint32_t index = (uint32_t)ticket - 1;
+    struct sc_api_ticket *known = index < api->tickets_used ? &api->tickets[index] : NULL;
+    if (known == NULL || known->epoch == 0 || known->generation != ticket >> 32)
+        return false;
+    *number = known->number;
+    free_ticket(api, known);
+    return true;
+}
+
 sc_status sc_all_reduce_join(sc_comm comm, uint64_t epoch, sc_ticket ticket, void *stream) {
     struct sc_call call;
     sc_status status = sc_call_begin(&call, comm, "all_reduce_join", SC_WORD_NONE);
     if (status != SC_OK)
         return status;
     struct sc_api *api = call.api;
-    uint32_t index = (uint32_t)ticket - 1;
-    status = sc_api_epoch_status(api, epoch); // an epoch's end consumes all its tickets
-    if (status != SC_OK)
-        return sc_call_end(&call, status);
-    struct sc_api_ticket *known = index < api->tickets_used ? &api->tickets[index] : NULL;
-    if (known == NULL || known->epoch != epoch || known->generation != ticket >> 32) {
+    uint64_t number = 0;
+    bool known = consume(api, ticket, &number);
+    status = sc_api_epoch_status(api, epoch); // an epoch's end consumed all its tickets
+    if (status == SC_OK && !known) {
         sc_error_detail("ticket %#" PRIx64 " is none of this epoch's, or was joined already",
                         ticket);
-        return sc_call_end(&call, SC_INVALID);
+        status = SC_INVALID;
     }
-    uint64_t number = known->number;
-    free_ticket(api, known);
-    return sc_call_end(&call, sc_pump_join_op(api->pump, epoch, number, address(stream)));
+    if (status == SC_OK)
+        status = sc_pump_join_op(api->pump, epoch, number, address(stream));
+    return sc_call_end(&call, status);
 }
 
 sc_status sc_all_reduce_async(sc_comm comm, uint64_t epoch, void *buffer, uint64_t bytes,
