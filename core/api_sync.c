@@ -56,12 +56,28 @@ static sc_status wait_local(struct sc_call *call, uint64_t epoch, struct target 
     }
 }
 
+// Names the first rank that is known to be behind; a member knows of rank 0 only.
+static void explain_disagreement(const struct sc_api *api, uint64_t seq) {
+    for (uint32_t r = 0; r < api->world_size; r++) {
+        struct sc_peer_view peer;
+        if (sc_core_peer_view(sc_pump_core(api->pump), r, &peer) != SC_OK || peer.submitted >= seq)
+            continue;
+        sc_error_detail("collective %" PRIu64 " is not agreed: rank %u has submitted %" PRIu64
+                        ", as it last said; the epoch lives",
+                        seq, r, peer.submitted);
+        return;
+    }
+    sc_error_detail("collective %" PRIu64 " is not agreed yet; the epoch lives", seq);
+}
+
 static sc_status wait_agreed(struct sc_call *call, uint64_t epoch, uint64_t seq,
                              uint64_t deadline_ns) {
     struct sc_api *api = call->api;
     sc_status status = sc_pump_sync(api->pump, epoch, seq);
     while (status == SC_OK && sc_api_epoch_status(api, epoch) == SC_OK && api->agreed < seq)
         status = sc_call_await(call, deadline_ns);
+    if (status == SC_TIMEOUT)
+        explain_disagreement(api, seq);
     if (status == SC_OK)
         status = sc_api_epoch_status(api, epoch);
     return status;
