@@ -63,9 +63,10 @@ sc_status sc_replay_begin(sc_comm comm, uint64_t epoch, sc_capture capture, void
     }
     for (;;) {
         bool wait = api->replayer != NULL;
-        status = wait ? SC_BUSY
-                      : sc_pump_replay_begin(api->pump, epoch, capture, handle_of(stream), &number,
-                                             &seq);
+        status = wait ? SC_BUSY : sc_api_epoch_status(api, epoch);
+        if (status == SC_OK)
+            status =
+                sc_pump_replay_begin(api->pump, epoch, capture, handle_of(stream), &number, &seq);
         if (status != SC_BUSY)
             break;
         status = sc_submit_wait(&call, !wait);

@@ -26,7 +26,7 @@ static void add(struct writer *w, const char *format, ...) {
 
 static void add_op(struct writer *w, const char *whose, const struct sc_op_desc *op) {
     enum sc_op_kind kind = (enum sc_op_kind)op->kind;
-    add(w, " %s %s of %llu bytes", whose, sc_op_kind_name(kind), (unsigned long long)op->bytes);
+    add(w, "%s %s of %llu bytes", whose, sc_op_kind_name(kind), (unsigned long long)op->bytes);
     if (kind != SC_OP_ALL_REDUCE && kind != SC_OP_ALL_GATHER && kind != SC_OP_REDUCE_SCATTER)
         add(w, " root %u", op->root);
 }
