@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
-// From a name to a connection. This program is its own name service for names that end in ".test":
-// it answers when and as a test says. And it can make a dial meet itself.
+// From a name to a connection. This program can make a dial meet itself.
 #include "core/assert.h"
+#include "tests/support/name_service.h"
 #include "tests/support/sockets_rig.h"
 
 #include <dlfcn.h>
@@ -14,72 +14,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-// ---- the name service ----
-
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t change;
-    bool held;                // no answer before it is let go
-    uint32_t asked, answered; // how many times
-    int errors[8];            // of the first answers; 0: none
-    const char *addresses[4]; // of the others, in this order
-} service = {.lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
-
-static int literal(const char *address, struct addrinfo **out) {
-    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM};
-    return getaddrinfo(address, NULL, &hints, out);
-}
-
-static int answer(struct addrinfo **out) {
-    pthread_mutex_lock(&service.lock);
-    uint32_t question = service.asked++;
-    pthread_cond_broadcast(&service.change);
-    while (service.held)
-        pthread_cond_wait(&service.change, &service.lock);
-    service.answered++;
-    int error = question < 8 ? service.errors[question] : 0;
-    for (uint32_t i = 0; error == 0 && i < 4 && service.addresses[i] != NULL; i++) {
-        error = literal(service.addresses[i], out);
-        out = &(*out)->ai_next;
-    }
-    pthread_mutex_unlock(&service.lock);
-    return error;
-}
-
-int getaddrinfo(const char *name, const char *port, const struct addrinfo *hints,
-                struct addrinfo **out) {
-    union {
-        void *symbol;
-        int (*call)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
-    } next = {.symbol = dlsym(RTLD_NEXT, "getaddrinfo")};
-    const char *dot = strrchr(name, '.');
-    bool numeric = (hints->ai_flags & AI_NUMERICHOST) != 0;
-    if (numeric || dot == NULL || strcmp(dot, ".test") != 0)
-        return next.call(name, port, hints, out);
-    return answer(out);
-}
-
-static void hold_answers(bool held) {
-    pthread_mutex_lock(&service.lock);
-    service.held = held;
-    pthread_cond_broadcast(&service.change);
-    pthread_mutex_unlock(&service.lock);
-}
-
-static uint32_t asked(void) {
-    pthread_mutex_lock(&service.lock);
-    uint32_t times = service.asked;
-    pthread_mutex_unlock(&service.lock);
-    return times;
-}
-
-static void wait_until_asked(uint32_t times) {
-    pthread_mutex_lock(&service.lock);
-    while (service.asked < times)
-        pthread_cond_wait(&service.change, &service.lock);
-    pthread_mutex_unlock(&service.lock);
-}
 
 // ---- a dial that meets itself ----
 
@@ -113,13 +47,7 @@ static int begin(void **state) {
     // A sanitizer may start a thread of its own with the first one.
     if (pthread_create(&thread, NULL, nothing, NULL) != 0 || pthread_join(thread, NULL) != 0)
         return -1;
-    pthread_mutex_lock(&service.lock);
-    memset(service.errors, 0, sizeof service.errors);
-    memset(service.addresses, 0, sizeof service.addresses);
-    service.held = false;
-    service.asked = service.answered = 0;
-    service.addresses[0] = V4;
-    pthread_mutex_unlock(&service.lock);
+    name_service_reset();
     meets_itself = false;
     threads_before = sockets_threads();
     descriptors_before = sockets_descriptors();
@@ -252,13 +180,12 @@ static void dial_that_meets_itself_over_ipv6_is_refused(void **state) {
 }
 
 static void attempts_take_the_addresses_in_turn(void **state) {
+    static const char *const addresses[] = {V6, "127.0.0.2", V4};
     static const char *const said[] = {"address ::1 ", "address 127.0.0.2 ", "address 127.0.0.1 "};
     struct sockets_pair p;
     (void)state;
     sockets_pair_listen(&p, V4);
-    service.addresses[0] = V6;
-    service.addresses[1] = "127.0.0.2";
-    service.addresses[2] = V4;
+    name_service_addresses(addresses, 3);
     for (uint32_t attempt = 0; attempt < 7; attempt++) {
         uint64_t link;
         sc_status status = sockets_dial(&p, "many.test", attempt, &link);
@@ -277,7 +204,7 @@ static void loopback_address_is_said_to_be_one_b6(void **state) {
     stop_listening(&p);
     for (uint32_t i = 0; i < sizeof loopbacks / sizeof loopbacks[0]; i++) {
         uint64_t link;
-        service.addresses[0] = loopbacks[i];
+        name_service_addresses(&loopbacks[i], 1);
         assert_true(sockets_dial(&p, "master.test", 0, &link) != SC_OK);
         expect_said(&p, "master.test", "loopback");
         expect_said(&p, "master.test", loopbacks[i]);
@@ -294,7 +221,7 @@ static void name_is_resolved_anew_each_time_b5(void **state) {
     uint64_t link;
     (void)state;
     sockets_pair_listen(&p, V4);
-    memcpy(service.errors, errors, sizeof errors);
+    name_service_errors(errors, 5);
     for (uint32_t i = 0; i < 5; i++) {
         assert_int_equal(sockets_dial(&p, "late.test", i, &link), SC_UNREACHABLE);
         expect_said(&p, "late.test", gai_strerror(errors[i]));
@@ -302,7 +229,7 @@ static void name_is_resolved_anew_each_time_b5(void **state) {
     }
     assert_int_equal(sockets_dial(&p, "late.test", 5, &link), SC_OK);
     expect_said(&p, "late.test", "connected");
-    assert_int_equal(asked(), 6);
+    assert_int_equal(name_service_asked(), 6);
     sockets_pair_close(&p);
 }
 
@@ -323,15 +250,15 @@ static void slow_name_service_blocks_nobody(void **state) {
     size_t moved;
     (void)state;
     sockets_pair_listen(&p, V4);
-    hold_answers(true);
+    name_service_hold(true);
     dial_named(&p, "slow.test", &link);
-    wait_until_asked(1);
+    name_service_wait_until_asked(1);
     assert_int_equal(standing(&p, link), SC_INPROGRESS);
     assert_int_equal(p.link->send(p.link->ctx, link, &byte, 1, &moved), SC_INPROGRESS);
     assert_int_equal(p.link->recv(p.link->ctx, link, &byte, 1, &moved), SC_INPROGRESS);
     assert_int_equal(p.host->wait(p.host->ctx, 0), SC_TIMEOUT);
     expect_said(&p, "slow.test", "no answer yet");
-    hold_answers(false);
+    name_service_hold(false);
     assert_int_equal(p.host->wait(p.host->ctx, sockets_now() + SOCKETS_LIMIT_NS), SC_OK);
     assert_int_equal(sockets_follow(&p, link), SC_OK);
     sockets_pair_close(&p);
@@ -342,17 +269,17 @@ static void dial_closed_while_resolving_is_forgotten(void **state) {
     uint64_t link, second;
     (void)state;
     sockets_pair_listen(&p, V4);
-    hold_answers(true);
+    name_service_hold(true);
     dial_named(&p, "slow.test", &link);
-    wait_until_asked(1);
+    name_service_wait_until_asked(1);
     p.link->close(p.link->ctx, link);
     expect_said(&p, "slow.test", "given up without an answer");
     assert_int_equal(standing(&p, link), SC_INVALID);
-    hold_answers(false);
+    name_service_hold(false);
     assert_int_equal(p.host->wait(p.host->ctx, sockets_now() + SOCKETS_LIMIT_NS), SC_OK);
     // Its answer came too early for the next dial, which asks anew.
     assert_int_equal(sockets_dial(&p, "slow.test", 0, &second), SC_OK);
-    assert_int_equal(asked(), 2);
+    assert_int_equal(name_service_asked(), 2);
     sockets_pair_close(&p);
 }
 
@@ -361,12 +288,12 @@ static void object_may_end_while_resolving(void **state) {
     uint64_t link;
     (void)state;
     sockets_pair_listen(&p, V4);
-    hold_answers(true);
+    name_service_hold(true);
     dial_named(&p, "slow.test", &link);
-    wait_until_asked(1);
+    name_service_wait_until_asked(1);
     sockets_pair_close(&p);
     assert_int_equal(sockets_descriptors(), descriptors_before);
-    hold_answers(false); // the thread ends by itself, as the teardown demands
+    name_service_hold(false); // the thread ends by itself, as the teardown demands
 }
 
 static void one_name_is_resolved_at_a_time(void **state) {
@@ -374,18 +301,18 @@ static void one_name_is_resolved_at_a_time(void **state) {
     uint64_t links[3];
     (void)state;
     sockets_pair_listen(&p, V4);
-    hold_answers(true);
+    name_service_hold(true);
     dial_named(&p, "one.test", &links[0]);
     dial_named(&p, "one.test", &links[1]); // shares the answer
     dial_named(&p, "two.test", &links[2]); // waits for its turn
-    wait_until_asked(1);
+    name_service_wait_until_asked(1);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(standing(&p, links[i]), SC_INPROGRESS);
     assert_int_equal(sockets_threads(), threads_before + 1);
-    hold_answers(false);
+    name_service_hold(false);
     for (uint32_t i = 3; i-- > 0;)
         assert_int_equal(sockets_follow(&p, links[i]), SC_OK);
-    assert_int_equal(asked(), 2);
+    assert_int_equal(name_service_asked(), 2);
     sockets_pair_close(&p);
 }
 
