@@ -24,6 +24,7 @@ struct place {
 
 struct sc_instant_device {
     struct sc_device table;
+    struct sc_instant_switches switches;
     uint64_t fence;
     uint64_t ids;
     uint32_t group_depth;
@@ -87,28 +88,41 @@ static uint32_t count_captures(const struct sc_instant_device *instant, uint64_t
 static sc_status comm_id(void *ctx, struct sc_comm_id *id) {
     struct sc_instant_device *instant = ctx;
 
+    static const char mark[] = SC_INSTANT_ID_MARK;
+
     memset(id, 0, sizeof *id);
     instant->ids++;
-    memcpy(id->bytes, &instant->ids, sizeof instant->ids);
+    memcpy(id->bytes, mark, sizeof mark);
+    memcpy(id->bytes + sizeof mark, &instant->ids, sizeof instant->ids);
     return SC_OK;
 }
 
 static sc_status comm_create(void *ctx, const struct sc_comm_spec *spec, uint64_t *comm) {
-    if (spec->world < 1 || spec->world > 2 || spec->rank >= spec->world)
+    struct sc_instant_device *instant = ctx;
+
+    if (spec->world < 1 || spec->rank >= spec->world)
         return SC_INVALID;
+    if (instant->switches.creates_fail)
+        return SC_DEVICE_ERROR;
+    if (instant->switches.creates_null) {
+        *comm = 0;
+        return SC_OK;
+    }
     struct place *place = take(ctx, COMM, comm);
     if (place == NULL)
         return SC_NO_MEMORY;
+    instant->switches.creates++;
     place->world = spec->world;
     return SC_OK;
 }
 
 static sc_status comm_poll(void *ctx, uint64_t comm, struct sc_comm_report *report) {
+    const struct sc_instant_device *instant = ctx;
     struct place *place = find(ctx, COMM, comm);
 
     if (place == NULL)
         return SC_INVALID;
-    bool gone = place->over && count_captures(ctx, comm) == 0;
+    bool gone = place->over && count_captures(ctx, comm) == 0 && !instant->switches.aborts_hang;
     // Formed at the beginning of time: there is no clock here.
     *report = (struct sc_comm_report){.state = gone ? SC_COMM_GONE : SC_COMM_READY, .formed_ns = 1};
     if (gone)
@@ -127,6 +141,8 @@ static sc_status comm_abort(void *ctx, uint64_t comm) {
     if (place == NULL || place->over)
         return SC_INVALID;
     place->over = true;
+    instant->switches.aborts++;
+    instant->switches.ops_hang = false;
     for (uint32_t i = 0; i < SC_INSTANT_HANDLES_MAX; i++)
         if (instant->places[i].kind == REGISTRATION && instant->places[i].comm == comm)
             give_back(instant, &instant->places[i]);
@@ -154,12 +170,14 @@ static sc_status captures_held(void *ctx, uint64_t comm, uint32_t *held) {
 static sc_status mem_alloc(void *ctx, uint64_t bytes, uint64_t *address) {
     struct sc_instant_device *instant = ctx;
 
-    if (instant->allocation_count == SC_INSTANT_ALLOCATIONS_MAX || bytes > SIZE_MAX - 15)
+    if (instant->allocation_count == SC_INSTANT_ALLOCATIONS_MAX || bytes > SIZE_MAX - 15 ||
+        instant->switches.allocs_fail)
         return SC_NO_MEMORY;
     void *memory = aligned_alloc(16, bytes == 0 ? 16 : (bytes + 15) / 16 * 16);
     if (memory == NULL)
         return SC_NO_MEMORY;
     instant->allocations[instant->allocation_count++] = memory;
+    instant->switches.allocs++;
     *address = (uint64_t)(uintptr_t)memory;
     return SC_OK;
 }
@@ -219,11 +237,12 @@ static sc_status op_end(void *ctx, uint64_t op) {
 }
 
 static sc_status op_poll(void *ctx, uint64_t op, enum sc_op_state *state) {
+    const struct sc_instant_device *instant = ctx;
     const struct place *place = find(ctx, OP, op);
 
     if (place == NULL)
         return SC_INVALID;
-    *state = place->over ? SC_OP_DONE : SC_OP_STARTED;
+    *state = place->over && !instant->switches.ops_hang ? SC_OP_DONE : SC_OP_STARTED;
     return SC_OK;
 }
 
@@ -420,6 +439,10 @@ void sc_instant_device_destroy(struct sc_instant_device *instant) {
 
 const struct sc_device *sc_instant_device_table(const struct sc_instant_device *instant) {
     return &instant->table;
+}
+
+struct sc_instant_switches *sc_instant_device_switches(struct sc_instant_device *instant) {
+    return &instant->switches;
 }
 
 uint64_t sc_instant_device_fence(const struct sc_instant_device *instant) {
