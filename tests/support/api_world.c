@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// The world below the public calls, and the calls of a test's main thread.
+#include "tests/support/api_world.h"
+
+#include "core/api_inside.h"
+#include "hal/posix.h"
+#include "tests/support/sockets_rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define POLL_NS 200000u
+
+struct api_birth api_birth;
+
+// ---- the world ----
+
+struct own {
+    struct own *next;
+    struct sc_posix *posix;
+    struct sc_instant_device *instant;
+    struct sc_device device;
+    sc_comm comm; // 0: not open yet
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct own *first;
+
+static void destroy(struct own *own) {
+    sc_posix_destroy(own->posix);
+    sc_instant_device_destroy(own->instant);
+    free(own);
+}
+
+static void on_release(void *owner) {
+    pthread_mutex_lock(&lock);
+    struct own **link = &first;
+    while (*link != owner)
+        link = &(*link)->next;
+    *link = (*link)->next;
+    pthread_mutex_unlock(&lock);
+    destroy(owner);
+}
+
+static void on_opened(void *owner, sc_comm comm) {
+    pthread_mutex_lock(&lock);
+    ((struct own *)owner)->comm = comm;
+    pthread_mutex_unlock(&lock);
+}
+
+sc_status sc_choose_world(const struct sc_config *config, struct sc_world *out, char *why,
+                          size_t why_bytes) {
+    struct own *own = calloc(1, sizeof *own);
+    (void)config;
+    SC_ASSERT(own != NULL);
+    if (sc_posix_create(&own->posix) != SC_OK || sc_instant_device_create(&own->instant) != SC_OK) {
+        snprintf(why, why_bytes, "a world for a test: no memory, or no descriptors");
+        destroy(own);
+        return SC_NO_MEMORY;
+    }
+    sc_instant_device_switches(own->instant)->allocs_fail = api_birth.allocs_fail;
+    own->device = *sc_instant_device_table(own->instant);
+    own->device.poll_ns = POLL_NS;
+    pthread_mutex_lock(&lock);
+    own->next = first;
+    first = own;
+    pthread_mutex_unlock(&lock);
+    *out = (struct sc_world){.host = sc_posix_host(own->posix),
+                             .link = sc_posix_link(own->posix),
+                             .device = &own->device,
+                             .environment = api_birth.environment,
+                             .opened = on_opened,
+                             .release = on_release,
+                             .owner = own};
+    return SC_OK;
+}
+
+struct sc_instant_switches *api_switches(sc_comm comm) {
+    pthread_mutex_lock(&lock);
+    struct own *own = first;
+    while (own != NULL && own->comm != comm)
+        own = own->next;
+    SC_ASSERT(own != NULL);
+    pthread_mutex_unlock(&lock);
+    return sc_instant_device_switches(own->instant);
+}
+
+// ---- the process ----
+
+uint64_t api_now(void) {
+    return sockets_now();
+}
+
+void api_miss(const char *condition, const char *file, int line) {
+    print_error("not within %.0f s: %s\n", (double)API_LIMIT_NS / 1e9, condition);
+    _fail(file, line);
+}
+
+static void *nothing(void *arg) {
+    return arg;
+}
+
+// ---- a job ----
+
+void api_job_begin(struct api_job *job, uint32_t world) {
+    pthread_t thread;
+    memset(job, 0, sizeof *job);
+    api_birth = (struct api_birth){.environment = false};
+    // A sanitizer may start a thread of its own with the first one.
+    assert_int_equal(pthread_create(&thread, NULL, nothing, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    job->descriptors = sockets_descriptors();
+    job->world = world;
+    job->port = sockets_reserve(API_HOST, &job->reserved_fd);
+    assert_int_not_equal(job->port, 0);
+    job->threads = sockets_threads();
+}
+
+void api_job_end(struct api_job *job) {
+    close(job->reserved_fd);
+    api_until(sockets_descriptors() == job->descriptors);
+    api_until(sockets_threads() <= job->threads); // one that was joined may still be listed
+}
+
+void api_config(const struct api_job *job, uint32_t rank, struct sc_config *config) {
+    sc_config_init(config, sizeof *config);
+    config->rank = rank;
+    config->world = job->world;
+    config->master_host = API_HOST;
+    config->master_port = job->port;
+    config->capacity_bytes = API_CAPACITY_BYTES;
+    config->key = job->key;
+}
+
+sc_comm api_open_with(const struct sc_config *config) {
+    sc_comm comm = 0;
+    api_ok(sc_open(config, &comm));
+    assert_int_not_equal(comm, 0);
+    return comm;
+}
+
+sc_comm api_open(const struct api_job *job, uint32_t rank) {
+    struct sc_config config;
+    api_config(job, rank, &config);
+    return api_open_with(&config);
+}
+
+uint64_t api_ready_after(sc_comm comm, uint64_t before) {
+    const uint64_t until_ns = api_now() + API_LIMIT_NS;
+    struct sc_recovery recovery = {.size = sizeof recovery, .epoch = before};
+    while (recovery.epoch == before) {
+        if (api_now() >= until_ns)
+            api_miss("another epoch", __FILE__, __LINE__);
+        api_ok(sc_wait_ready(comm, API_LIMIT_NS, &recovery));
+    }
+    return recovery.epoch;
+}
+
+uint64_t api_open_all(const struct api_job *job, sc_comm *comms) {
+    uint64_t epoch = 0;
+    for (uint32_t rank = 0; rank < job->world; rank++)
+        comms[rank] = api_open(job, rank);
+    for (uint32_t rank = 0; rank < job->world; rank++)
+        epoch = api_ready_after(comms[rank], 0);
+    return epoch;
+}
+
+void api_close(sc_comm comm) {
+    api_ok(sc_close(comm, SC_CLOSE_FINAL, API_LIMIT_NS));
+}
+
+void api_close_all(sc_comm *comms, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        api_close(comms[i]);
+}
+
+struct sc_health_report api_health(sc_comm comm) {
+    struct sc_health_report report = {.size = sizeof report};
+    api_ok(sc_health(comm, &report));
+    return report;
+}
+
+void *api_stream(uint32_t number) {
+    static char streams[64];
+    SC_ASSERT(number < sizeof streams);
+    return &streams[number];
+}
+
+sc_status api_submit(sc_comm comm, uint64_t epoch) {
+    static _Alignas(16) char buffer[4096]; // the device moves no data
+    return sc_all_reduce(comm, epoch, buffer, sizeof buffer, SC_BF16, api_stream(0));
+}
+
+// ---- calls that wait ----
+
+// A call that is counted, while another thread is inside the monitor, waits in it.
+uint32_t api_waiting(sc_comm comm) {
+    uint32_t slot, count;
+    sc_status status;
+    struct sc_api *api = sc_table_hold(comm, &slot, &status);
+    if (api == NULL)
+        return 0;
+    SC_ASSERT(api->host->enter(api->host->ctx) == SC_OK);
+    count = api->callers;
+    api->host->leave(api->host->ctx);
+    sc_table_release(slot);
+    return count;
+}
+
+static sc_status perform(struct api_call *call, uint64_t timeout_ns) {
+    struct sc_recovery recovery = {.size = sizeof recovery};
+    char data[64] = {0};
+    uint32_t bytes;
+    switch (call->verb) {
+    case API_WAIT_READY: return sc_wait_ready(call->comm, timeout_ns, &recovery);
+    case API_SYNC:
+        return sc_sync(call->comm, call->epoch, api_stream(0), SC_SYNC_LOCAL, timeout_ns);
+    case API_BARRIER: return sc_barrier(call->comm, call->epoch, timeout_ns);
+    case API_COMMAND_SEND:
+        return sc_command_send(call->comm, call->epoch, data, sizeof data, timeout_ns);
+    case API_COMMAND_RECV:
+        return sc_command_recv(call->comm, call->epoch, data, sizeof data, &bytes, timeout_ns);
+    case API_SUBMIT: return api_submit(call->comm, call->epoch);
+    case API_RECONNECT: return sc_reconnect(call->comm, call->epoch, 7);
+    case API_CLOSE: return sc_close(call->comm, SC_CLOSE_FINAL, timeout_ns);
+    case API_REPLAY_BEGIN:
+        return sc_replay_begin(call->comm, call->epoch, call->capture, api_stream(0));
+    case API_VERBS: break;
+    }
+    SC_ASSERT(false);
+}
+
+static void *run(void *arg) {
+    struct api_call *call = arg;
+    if (call->start != NULL)
+        (void)pthread_barrier_wait(call->start);
+    call->status = perform(call, call->timeout_ns != 0 ? call->timeout_ns : SC_FOREVER);
+    call->ended_ns = api_now();
+    snprintf(call->error, sizeof call->error, "%s", sc_last_error());
+    return NULL;
+}
+
+void api_call_begin(struct api_call *call) {
+    assert_int_equal(pthread_create(&call->thread, NULL, run, call), 0);
+}
+
+sc_status api_call_end(struct api_call *call) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t)(API_LIMIT_NS / API_SECOND);
+    if (pthread_timedjoin_np(call->thread, NULL, &until) != 0)
+        api_miss("the call returns", __FILE__, __LINE__);
+    return call->status;
+}
+
+// ---- notes ----
+
+void api_notes_begin(struct api_notes *notes) {
+    memset(notes, 0, sizeof *notes);
+    pthread_mutex_init(&notes->lock, NULL);
+}
+
+void api_on_note(void *arg, const struct sc_note *note) {
+    struct api_notes *notes = arg;
+    pthread_mutex_lock(&notes->lock);
+    SC_ASSERT(notes->count < sizeof notes->list / sizeof notes->list[0]);
+    notes->list[notes->count].note = *note;
+    notes->list[notes->count].thread = pthread_self();
+    snprintf(notes->list[notes->count].text, sizeof notes->list[0].text, "%s", note->text);
+    notes->count++;
+    pthread_mutex_unlock(&notes->lock);
+}
+
+static uint32_t count(struct api_notes *notes, enum sc_note_kind kind, const char *words) {
+    uint32_t found = 0;
+    pthread_mutex_lock(&notes->lock);
+    for (uint32_t i = 0; i < notes->count; i++)
+        found += notes->list[i].note.kind == kind && strstr(notes->list[i].text, words) != NULL;
+    pthread_mutex_unlock(&notes->lock);
+    return found;
+}
+
+uint32_t api_notes_of(struct api_notes *notes, enum sc_note_kind kind) {
+    return count(notes, kind, "");
+}
+
+bool api_notes_say(struct api_notes *notes, enum sc_note_kind kind, const char *words) {
+    return count(notes, kind, words) != 0;
+}
