@@ -6,6 +6,7 @@
 #include "core/assert.h"
 #include "core/frame.h"
 #include "tests/support/frames.h"
+#include "tests/support/strangers.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -65,19 +66,6 @@ static void two_ranks_agree_on_a_thousand_ops(void **state) {
 
 // ---- strangers ----
 
-// What a coordinator says to everybody, and all that a stranger may ever read.
-static void expect_no_more_than_a_challenge(const uint8_t *data, size_t bytes) {
-    struct sc_frame frame;
-    size_t used = 0;
-    const char *why = NULL;
-    if (bytes == 0)
-        return;
-    assert_int_equal(sc_frame_decode(data, bytes, SC_GREETING_MAX_BYTES, &frame, &used, &why),
-                     SC_OK);
-    assert_int_equal(frame.kind, SC_FRAME_CHALLENGE);
-    assert_int_equal(used, bytes);
-}
-
 struct silence {
     uint8_t data[4096];
     size_t bytes;
@@ -120,7 +108,7 @@ static void http_stranger_learns_nothing_and_takes_no_place_b1(void **state) {
     worker_joins_under_a_second(&rig);
     sockets_until(&rig, has_ended(stranger, &heard));
     assert_true(sockets_now() - since_ns < 2 * SOCKETS_SECOND);
-    expect_no_more_than_a_challenge(heard.data, heard.bytes);
+    strangers_expect_public(heard.data, heard.bytes, false);
     assert_true(sockets_are_ready(&rig));
     close(stranger);
     sockets_rig_close(&rig);
@@ -167,34 +155,14 @@ static void silent_connections_keep_nobody_out_b3(void **state) {
     worker_joins_under_a_second(&rig);
     for (uint32_t i = 0; i < SILENT; i++) { // each is dropped at its deadline, at the latest
         sockets_until(&rig, has_ended(strangers[i], &heard[i]));
-        expect_no_more_than_a_challenge(heard[i].data, heard[i].bytes);
+        strangers_expect_public(heard[i].data, heard[i].bytes, false);
         close(strangers[i]);
     }
     assert_true(sockets_are_ready(&rig));
     sockets_rig_close(&rig);
 }
 
-// A thousand bad handshakes, many at a time, from a process of their own.
-static void flood(const void *arg) {
-    enum { ROUNDS = 25, AT_ONCE = 40 };
-    static const char garbage[64] = "GET / HTTP/1.1\r\n\r\n";
-    int strangers[AT_ONCE];
-    const uint16_t port = *(const uint16_t *)arg;
-    for (uint32_t round = 0; round < ROUNDS; round++) {
-        for (uint32_t i = 0; i < AT_ONCE; i++)
-            strangers[i] = sockets_stranger(port);
-        for (uint32_t i = 0; i < AT_ONCE; i++) { // it is challenged, or turned away
-            struct pollfd answer = {.fd = strangers[i], .events = POLLIN};
-            SC_ASSERT(poll(&answer, 1, -1) == 1);
-            (void)!send(strangers[i], garbage, i % 4 * 16 + 1, MSG_NOSIGNAL);
-            if (i % 2 == 0)
-                sockets_reset(strangers[i]);
-            else
-                close(strangers[i]);
-        }
-    }
-}
-
+// From a process of their own.
 static void thousand_bad_handshakes_exhaust_nothing(void **state) {
     struct sockets_rig rig;
     struct rlimit before;
@@ -203,7 +171,7 @@ static void thousand_bad_handshakes_exhaust_nothing(void **state) {
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     coordinator_opens(&rig);
     const uint32_t base = sockets_descriptors();
-    pid_t child = sockets_child_begin(flood, &rig.port);
+    pid_t child = sockets_child_begin(strangers_flood, &rig.port);
     sockets_limit_descriptors(6); // fewer than come at once
     sockets_until(&rig, sockets_child_has_ended(child, &well));
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
