@@ -172,6 +172,10 @@ void api_close(sc_comm comm) {
     api_ok(sc_close(comm, SC_CLOSE_FINAL, API_LIMIT_NS));
 }
 
+void api_kill(sc_comm comm) {
+    sc_api_abandon(comm);
+}
+
 void api_close_all(sc_comm *comms, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
         api_close(comms[i]);

@@ -73,6 +73,7 @@ uint64_t api_open_all(const struct api_job *job, sc_comm *comms);
 // Closes for good, one after the other; each must say OK.
 void api_close_all(sc_comm *comms, uint32_t count);
 void api_close(sc_comm comm);
+void api_kill(sc_comm comm); // as it stands: its sockets end, nobody is told
 
 struct sc_health_report api_health(sc_comm comm);
 struct sc_instant_switches *api_switches(sc_comm comm); // of the handle's device
