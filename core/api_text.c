@@ -54,6 +54,9 @@ const char *sc_cause_text(const struct sc_cause *cause, char *text, size_t bytes
     } else if (code == SC_RECONNECT) {
         add(&w, ": reason %llu", (unsigned long long)cause->value[0]);
     }
-    add(&w, " (%s)", sc_status_sentence(code));
+    const char *sentence = sc_status_sentence(code);
+    if (code == SC_CLOSED) // whose sentence is for the one who calls
+        sentence = "it closed its handle, and will come back";
+    add(&w, " (%s)", sentence);
     return text;
 }

@@ -107,7 +107,8 @@ sc_status sc_offer_starts_joining(struct sc_core *c, const struct sc_event *in,
     memcpy(c->id, offer->id, sizeof c->id);
     for (uint32_t r = 0; r < offer->world; r++)
         c->peers[r].record = offer->ranks[r];
-    c->cause = offer->cause;
+    if (offer->cause.code != SC_OK || c->ready_epoch == 0)
+        c->cause = offer->cause; // a coordinator that was started anew knows of none: ours stands
     c->phases = offer->phases;
     begin_joining(c, epoch, out);
     return SC_OK;

@@ -244,8 +244,9 @@ struct sc_rank_record {
     uint32_t reserved;    ///< 0
 };
 
-/// What an application needs to decide which work to do again. All ranks read the same record, but
-/// for `fresh` and the last two phases: so all can choose the same step without asking each other.
+/// What an application needs to decide which work to do again. All ranks read the same of each rank
+/// but for `fresh`: so all can choose the same step without asking each other. Cause and phases are
+/// the coordinator's; one that was started anew knows of none, and each member then keeps its own.
 struct sc_recovery {
     uint32_t size;           ///< in: sizeof(struct sc_recovery)
     uint32_t world;          ///< entries of ranks that count

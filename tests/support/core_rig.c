@@ -340,6 +340,10 @@ static void form(void) {
         (void)expect_action(SC_ACTION_GET_ID);
         assert_int_equal(core_rig_comm_id(SC_OK), SC_OK);
     } else {
+        if (sc_core_link_of(rig.core, 0) == 0) {
+            core_rig_dialled();
+            core_rig_welcome();
+        }
         rig.epoch += EPOCH_STEP;
         const struct sc_frame offer = core_rig_offer(rig.epoch);
         assert_int_equal(core_rig_from(0, &offer), SC_OK);

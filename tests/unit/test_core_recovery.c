@@ -97,6 +97,18 @@ static void a_member_is_told_by_the_offer(void **state) {
     assert_int_equal(told.ranks[0].incarnation, rig.ranks[0].incarnation);
 }
 
+// It knows of no epoch before its own first, and offers no cause.
+static void a_coordinator_started_anew_leaves_each_member_its_own_cause(void **state) {
+    (void)state;
+    ready(1, 2);
+    core_rig_link_down(rig.ranks[0].link);
+    rig.ranks[0] = (struct core_rig_rank){.incarnation = 777};
+    core_rig_recover();
+    const struct sc_recovery second = take();
+    assert_int_equal(second.cause.code, SC_PEER_DEAD);
+    assert_int_equal(second.cause.suspect, 0);
+}
+
 static void the_phases_add_up_to_what_was_waited(void **state) {
     (void)state;
     ready(0, 2);
@@ -172,6 +184,7 @@ int main(void) {
         cmocka_unit_test(a_restarted_rank_is_fresh_and_the_others_are_not),
         cmocka_unit_test(a_double_fault_hides_no_restart),
         cmocka_unit_test(a_member_is_told_by_the_offer),
+        cmocka_unit_test(a_coordinator_started_anew_leaves_each_member_its_own_cause),
         cmocka_unit_test(the_phases_add_up_to_what_was_waited),
         cmocka_unit_test(silence_tells_how_long_it_took_to_notice),
         cmocka_unit_test(agreeing_ends_when_the_last_peer_is_known_to_have_left),
