@@ -235,11 +235,11 @@ static void the_links_of_a_failed_rank_are_forgotten(void **state) {
     assert_int_equal(sc_core_deadline(rig.core), SC_CORE_NEVER_NS);
 }
 
-static void a_failed_rank_answers_every_submit_with_its_cause(void **state) {
+static void in_a_failed_rank_no_epoch_lives_to_submit_in(void **state) {
     (void)state;
     ready(1, 2);
     core_rig_comm_failed(SC_CONTEXT_LOST);
-    assert_int_equal(core_rig_submit_on(1), SC_CONTEXT_LOST);
+    assert_int_equal(core_rig_submit_on(1), SC_EPOCH_LOST);
     expect_quiet();
 }
 
@@ -395,7 +395,7 @@ int main(void) {
         cmocka_unit_test(a_lost_context_fails_at_once_and_tells_the_peers),
         cmocka_unit_test(a_context_lost_while_leaving_fails_at_once),
         cmocka_unit_test(the_links_of_a_failed_rank_are_forgotten),
-        cmocka_unit_test(a_failed_rank_answers_every_submit_with_its_cause),
+        cmocka_unit_test(in_a_failed_rank_no_epoch_lives_to_submit_in),
         cmocka_unit_test(peer_left_fails_a_clean_rank_at_once_and_others_when_clean),
         cmocka_unit_test(any_other_bye_is_the_end_of_a_link_only),
         cmocka_unit_test(closing_a_live_epoch_aborts_says_bye_and_waits_to_be_clean),
