@@ -261,6 +261,9 @@ static void the_other_kinds_have_their_lines(void **state) {
     assert_string_equal(
         line_of((struct sc_trace_entry){.kind = SC_TRACE_STEP, .rank = 0, .a = 5, .b = 48}),
         "rank 0 mark 5 (48 ops exact)");
+    assert_string_equal(
+        line_of((struct sc_trace_entry){.kind = SC_TRACE_MARK, .rank = 0, .a = 5, .b = 48}),
+        "rank 0 mark 5 (48 ops submitted)");
     assert_string_equal(line_of((struct sc_trace_entry){
                             .kind = SC_TRACE_FIRST_OP, .rank = 0, .epoch = EPOCH(2), .a = 12345}),
                         "rank 0 first op of epoch 2 after 12.345 us");
