@@ -48,7 +48,9 @@ struct sc_api_ticket {
 struct sc_api_memory {
     uint64_t address;
     uint64_t bytes;
-    bool freed; // by the application; a communicator may still know it
+    bool freed;        // by the application …
+    uint64_t freed_in; // … in this communicator's epoch, which may still know it
+    bool kept;         // to the process's end: a communicator that never ended may know it
 };
 
 // What was passed stays passed when the epoch is over: a waiter may come to look late.
@@ -69,7 +71,8 @@ struct sc_api {
 
     uint32_t rank, world_size, flags;
     uint64_t capacity_bytes;
-    uint64_t own_stream; // of started ops
+    uint64_t heartbeat_ns; // the picture is never older
+    uint64_t own_stream;   // of started ops
 
     uint32_t callers; // inside the monitor, or waiting in it
     bool changed;     // the pump has told something that a waiter may want
@@ -98,7 +101,8 @@ struct sc_api {
     struct sc_api_memory *memory;
     uint32_t memory_count, memory_capacity;
     uint64_t memory_bytes;
-    bool memory_due; // something freed can perhaps go back to the device
+    bool memory_due;    // something freed can perhaps go back to the device
+    uint32_t abandoned; // communicators that memory is kept for
 
     uint8_t *commands; // received and not yet taken: {uint64_t bytes, data, padding}, in order
     uint32_t commands_head, commands_tail;
@@ -194,6 +198,7 @@ void sc_picture_read(struct sc_api *api, struct sc_health_report *out);
 void sc_tickets_reset(struct sc_api *api);
 void sc_command_received(struct sc_api *api, const void *data, uint32_t bytes);
 void sc_memory_sweep(struct sc_api *api); // inside: gives back what nobody can touch any more
+void sc_memory_free(struct sc_api *api);  // at the end: all that nobody can touch
 void sc_api_free(struct sc_api *api);     // everything; neither monitor nor threads are in use
 // What this rank waits for, for people.
 void sc_api_explain(struct sc_api *api, char *text, size_t bytes);

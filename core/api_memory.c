@@ -3,6 +3,7 @@
 // Buffers that the communicator is told of, and device memory. What the application frees goes back to
 // the device when no communicator can touch it any more.
 #include "core/api_inside.h"
+#include "core/registry.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,6 +22,8 @@ sc_status sc_buffer_register(sc_comm comm, void *buffer, uint64_t bytes) {
         sc_error_detail("%" PRIu64 " bytes at %p: empty, wrapped around memory, or a buffer that "
                         "begins here is registered already",
                         bytes, buffer);
+    else if (status == SC_NO_MEMORY)
+        sc_error_detail("%u buffers are registered; deregister one", SC_REGISTRY_MAX);
     return sc_call_end(&call, status);
 }
 
@@ -73,18 +76,47 @@ sc_status sc_mem_alloc(sc_comm comm, uint64_t bytes, void **buffer) {
     return sc_call_end(&call, SC_OK);
 }
 
+// The epoch whose communicator lives, or whose ops still stand on a stream; 0: none.
+static uint64_t living(const struct sc_api *api) {
+    struct sc_core_view view;
+    sc_pump_view(api->pump, &view);
+    bool any = sc_pump_touches_memory(api->pump) || sc_pump_ops_pending(api->pump);
+    return any ? view.epoch : 0;
+}
+
+static void keep_what_is_known(struct sc_api *api) {
+    if (api->abandoned == sc_pump_abandoned(api->pump))
+        return;
+    api->abandoned = sc_pump_abandoned(api->pump);
+    for (uint32_t i = 0; i < api->memory_count; i++)
+        api->memory[i].kept = true;
+}
+
 void sc_memory_sweep(struct sc_api *api) {
     const struct sc_device *device = api->world.device;
     api->memory_due = false;
-    if (sc_pump_touches_memory(api->pump))
-        return; // its end will be a change of state
+    keep_what_is_known(api);
+    uint64_t epoch = living(api);
     for (uint32_t i = api->memory_count; i-- > 0;) {
         struct sc_api_memory *m = &api->memory[i];
-        if (!m->freed || device->mem_free(device->ctx, m->address) != SC_OK)
+        if (!m->freed || m->kept || (epoch != 0 && m->freed_in == epoch))
+            continue; // an epoch's end is a change of state
+        if (device->mem_free(device->ctx, m->address) != SC_OK)
             continue;
         api->memory_bytes -= m->bytes;
         *m = api->memory[--api->memory_count];
     }
+}
+
+void sc_memory_free(struct sc_api *api) {
+    const struct sc_device *device = api->world.device;
+    if (api->pump != NULL && sc_pump_touches_memory(api->pump))
+        return;
+    if (api->pump != NULL)
+        keep_what_is_known(api);
+    for (uint32_t i = 0; i < api->memory_count; i++)
+        if (!api->memory[i].kept)
+            (void)device->mem_free(device->ctx, api->memory[i].address);
 }
 
 sc_status sc_mem_free(sc_comm comm, void *buffer) {
@@ -105,6 +137,7 @@ sc_status sc_mem_free(sc_comm comm, void *buffer) {
         // It was not registered.
     }
     api->memory[i].freed = true;
+    api->memory[i].freed_in = living(api);
     api->memory_due = true;
     return sc_call_end(&call, SC_OK);
 }

@@ -116,6 +116,7 @@ static sc_status build(struct sc_api *api, struct sc_config *config, char *why) 
         status = open_pump(api, config, why);
     if (status != SC_OK)
         return status;
+    api->heartbeat_ns = config->timing.heartbeat_ns;
     say_once(api, config);
     sc_picture_publish(api);
     return start_threads(api, why);
@@ -123,9 +124,7 @@ static sc_status build(struct sc_api *api, struct sc_config *config, char *why) 
 
 void sc_api_free(struct sc_api *api) {
     const struct sc_device *device = api->world.device;
-    bool safe = api->pump == NULL || !sc_pump_touches_memory(api->pump);
-    for (uint32_t i = 0; i < api->memory_count && safe; i++)
-        (void)device->mem_free(device->ctx, api->memory[i].address);
+    sc_memory_free(api);
     if (api->own_stream != 0)
         (void)device->stream_destroy(device->ctx, api->own_stream);
     sc_pump_destroy(api->pump);

@@ -55,14 +55,14 @@ void sc_api_hooks(struct sc_api *api, struct sc_pump_config *config) {
 }
 
 void sc_api_settle(struct sc_api *api) {
+    api->memory_due |= api->state_changed;
+    if (api->memory_due)
+        sc_memory_sweep(api);
     if (api->state_changed) {
         api->state_changed = false;
-        api->memory_due = true;
         sc_picture_publish(api);
         api->host->event_signal(api->host->ctx);
     }
-    if (api->memory_due)
-        sc_memory_sweep(api);
     if (!api->changed)
         return;
     api->changed = false;
@@ -80,8 +80,9 @@ uint64_t sc_api_progress(void *arg) {
         api->interrupts_told = interrupts;
         api->changed = true;
     }
-    sc_picture_publish(api);
     sc_api_settle(api);
+    sc_picture_publish(api);
+    uint64_t renewed_ns = api->host->now_ns(api->host->ctx) + api->heartbeat_ns;
     api->host->leave(api->host->ctx);
-    return at;
+    return at < renewed_ns ? at : renewed_ns;
 }

@@ -127,6 +127,8 @@ SC_MUST_USE sc_status sc_pump_close(struct sc_pump *pump, bool final);
 
 // Whether a communicator may still touch device memory that the epoch's ops used.
 bool sc_pump_touches_memory(const struct sc_pump *pump);
+// Communicators that were given up without an end: what they knew they may touch for ever.
+uint32_t sc_pump_abandoned(const struct sc_pump *pump);
 uint64_t sc_pump_device_bytes(const struct sc_pump *pump); // that the pump itself holds
 
 // The core behind it, for its views.

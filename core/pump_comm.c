@@ -20,6 +20,10 @@ bool sc_pump_touches_memory(const struct sc_pump *p) {
     return p->comm != 0 || p->comm_lives;
 }
 
+uint32_t sc_pump_abandoned(const struct sc_pump *p) {
+    return p->abandoned;
+}
+
 uint64_t sc_pump_device_bytes(const struct sc_pump *p) {
     return p->receive != 0 ? p->config.core.capacity_bytes : 0;
 }
@@ -87,6 +91,7 @@ void sc_pump_comm_abort(struct sc_pump *p, uint64_t epoch) {
 void sc_pump_comm_abandon(struct sc_pump *p) {
     if (p->comm != 0)
         (void)p->device->comm_abandon(ctx(p), p->comm);
+    p->abandoned += p->comm != 0;
     // The process that holds the abort up may thaw and write to the buffer it knew: that one is left
     // alone from now on, and the next communicator gets another.
     p->receive = 0;

@@ -74,6 +74,7 @@ struct sc_pump {
     bool comm_aborted;
     bool context_told; // that failure was a lost context, which ends more than an epoch
     bool comm_lives;   // not known to have ended: its memory must stay
+    uint32_t abandoned;
     struct sc_comm_id id;
     uint64_t receive; // buffer of the pair exchange
     struct sc_registry registry;
