@@ -20,10 +20,11 @@ static void explain_peer(struct sc_api *api, uint32_t rank, char *text, size_t b
     if (sc_core_peer_view(sc_pump_core(api->pump), rank, &peer) != SC_OK)
         return;
     if (peer.heard_ns == 0 && api->rank != 0 && rank == 0) {
-        char dial[200] = ": ";
-        if (*sc_pump_explain(api->pump, dial + 2, sizeof dial - 2) == '\0')
-            dial[0] = '\0';
-        add(text, bytes, used, "; rank %u is not reached%s", rank, dial);
+        char dial[200];
+        sc_pump_explain(api->pump, dial, sizeof dial);
+        add(text, bytes, used,
+            dial[0] != '\0' ? "; rank %u is not reached: %s" : "; rank %u is not reached%s", rank,
+            dial);
     } else if (peer.heard_ns == 0) {
         if (api->rank == 0)
             add(text, bytes, used, "; rank %u is missing%s", rank, "");
@@ -151,6 +152,8 @@ sc_status sc_barrier(sc_comm comm, uint64_t epoch, uint64_t timeout_ns) {
     status = sc_api_epoch_status(api, epoch);
     if (status == SC_OK && api->barriers_called == api->barriers_arrived)
         status = sc_pump_barrier(api->pump, epoch, &api->barriers_arrived);
+    if (status == SC_OK)
+        status = sc_api_epoch_status(api, epoch); // lost as it arrived: the counts are anew
     if (status != SC_OK)
         return sc_call_end(&call, status);
     uint64_t number = ++api->barriers_called;

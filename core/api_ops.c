@@ -303,14 +303,16 @@ sc_status sc_all_reduce_start(sc_comm comm, uint64_t epoch, void *buffer, uint64
     if (status != SC_OK)
         return sc_call_end(&call, status);
     taken->epoch = epoch; // held, whatever other threads start meanwhile
+    sc_ticket name = (uint64_t)taken->generation << 32 | ((uint64_t)(taken - api->tickets) + 1);
     status = start(&call, epoch, buffer, bytes, stream, &number);
     if (status != SC_OK) {
         if (call.inside && taken->epoch == epoch)
             free_ticket(api, taken);
         return sc_call_end(&call, status);
     }
-    taken->number = number;
-    *ticket = (uint64_t)taken->generation << 32 | ((uint64_t)(taken - api->tickets) + 1);
+    if (taken->epoch == epoch) // else lost in the call, and its ticket with it
+        taken->number = number;
+    *ticket = name;
     return sc_call_end(&call, SC_OK);
 }
 

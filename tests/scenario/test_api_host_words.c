@@ -104,6 +104,31 @@ static void barrier_ends_with_its_epoch_and_counts_anew_in_the_next(void **state
     api_play("ranks 2", is_lost_at_a_barrier);
 }
 
+// Rank 1 thaws when its place is long taken, and arrives before it has looked at its link.
+static void thaws_at_a_barrier(struct api_rank *me) {
+    api_begin(me);
+    if (me->rank == 1 && me->life == 1) {
+        DO(me, barrier(me, SECOND));
+        DO(me, sc_mark(me->comm, me->epoch, 1)); // frozen here
+        EXPECT(me, barrier(me, SC_FOREVER), SC_EPOCH_LOST);
+        DO(me, sc_close(me->comm, SC_CLOSE_FINAL, 10 * SECOND));
+        return;
+    }
+    if (me->rank == 0) {
+        DO(me, barrier(me, SECOND));
+        EXPECT(me, barrier(me, SC_FOREVER), SC_EPOCH_LOST);
+        api_ready(me);
+    }
+    DO(me, barrier(me, SECOND));
+    sc_status status = sc_close(me->comm, SC_CLOSE_FINAL, 30 * SECOND);
+    TRUE(me, status == (me->rank == 0 ? SC_ABORT_STUCK : SC_OK));
+}
+
+static void barrier_that_is_lost_as_it_is_called_is_not_passed_r4(void **state) {
+    (void)state;
+    api_play("ranks 2\nat rank 1 mark 1: rank 1 replace 20s", thaws_at_a_barrier);
+}
+
 // ---- commands ----------------------------------------------------------------------------------
 
 // Of each rank, for a send that waits still needs its bytes.
@@ -352,6 +377,7 @@ int main(void) {
         cmocka_unit_test(barrier_that_timed_out_is_taken_up_by_the_next_call),
         cmocka_unit_test(barrier_that_passed_meanwhile_is_passed_at_once),
         cmocka_unit_test(barrier_ends_with_its_epoch_and_counts_anew_in_the_next),
+        cmocka_unit_test(barrier_that_is_lost_as_it_is_called_is_not_passed_r4),
         cmocka_unit_test(commands_of_every_size_come_to_every_member_in_order),
         cmocka_unit_test(in_a_world_of_one_commands_go_to_nobody),
         cmocka_unit_test(command_that_timed_out_was_not_sent),

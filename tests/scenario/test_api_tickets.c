@@ -243,6 +243,36 @@ static void start_that_waited_for_room_in_a_lost_epoch_leaves_no_ticket(void **s
     api_play("ranks 2", loses_a_full_ledger);
 }
 
+// Rank 1 thaws in an epoch that is over: it finds that out in the middle of its start, which tells
+// rank 0 what it has been waiting for.
+static void thaws_into_a_start(struct api_rank *me) {
+    api_begin(me);
+    uint64_t first = me->epoch;
+    sc_ticket old = 0, fresh = 0;
+    DO(me, sc_barrier(me->comm, first, SECOND));
+    if (me->rank == 0) {
+        DO(me, sc_all_reduce(me->comm, first, NULL, 0, SC_BF16, me->stream));
+        EXPECT(me, sc_sync(me->comm, first, me->stream, SC_SYNC_AGREED, SC_FOREVER), SC_EPOCH_LOST);
+    } else {
+        api_sleep(me, 50 * MS);
+        DO(me, sc_mark(me->comm, first, 1)); // frozen for a while
+        start(me, NULL, 0, &old);
+        EQUAL(me, *sc_live_epoch(me->comm), 0);
+        EXPECT(me, sc_all_reduce_join(me->comm, first, old, me->stream), SC_EPOCH_LOST);
+    }
+    api_ready(me);
+    start(me, NULL, 0, &fresh);
+    if (me->rank == 1)
+        EXPECT(me, sc_all_reduce_join(me->comm, me->epoch, old, me->stream), SC_INVALID);
+    DO(me, sc_all_reduce_join(me->comm, me->epoch, fresh, me->stream));
+    api_leave(me);
+}
+
+static void ticket_of_an_epoch_that_ended_in_its_start_aliases_none(void **state) {
+    (void)state;
+    api_play("ranks 2\nat rank 1 mark 1: rank 1 pause 5s", thaws_into_a_start);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stream_goes_on_beside_a_started_op_and_waits_at_its_join),
@@ -250,6 +280,7 @@ int main(void) {
         cmocka_unit_test(tickets_are_joined_in_any_order_on_any_stream),
         cmocka_unit_test(ticket_is_consumed_once_whatever_the_join_answers),
         cmocka_unit_test(tickets_of_a_lost_epoch_enqueue_nothing_and_alias_none_r13),
+        cmocka_unit_test(ticket_of_an_epoch_that_ended_in_its_start_aliases_none),
         cmocka_unit_test(as_many_tickets_as_the_ledger_has_ops_may_be_unjoined),
         cmocka_unit_test(start_that_waited_for_room_in_a_lost_epoch_leaves_no_ticket),
     };
