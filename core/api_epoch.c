@@ -83,6 +83,8 @@ sc_status sc_wait_ready(sc_comm comm, uint64_t timeout_ns, struct sc_recovery *r
         sc_pump_view(api->pump, &view);
         if (sc_pump_take_recovery(api->pump, &record) == SC_OK) {
             copy_recovery(&record, recovery);
+            if (api->world.on_recovery != NULL)
+                api->world.on_recovery(api->world.owner, &record);
             return sc_call_end(&call, SC_OK);
         }
         if (api->closing)

@@ -33,6 +33,13 @@ static void on_notice(void *arg, const struct sc_action *a) {
     }
     api->changed = true;
     sc_note_notice(api, a);
+    if (api->world.on_notice == NULL)
+        return;
+    struct sc_core_view view;
+    bool caused = a->kind == SC_NOTICE_STATE && a->status != SC_OK && api->pump != NULL;
+    if (caused)
+        sc_pump_view(api->pump, &view);
+    api->world.on_notice(api->world.owner, a, caused ? &view.cause : NULL);
 }
 
 static void on_complete(void *arg, uint64_t epoch, uint64_t number, uint64_t seq) {

@@ -5,6 +5,7 @@
 #ifndef SC_HAL_CHOOSE_H
 #define SC_HAL_CHOOSE_H
 
+#include "core/action.h"
 #include "hal/hal.h"
 
 // What the application does, told just before it is done.
@@ -21,6 +22,10 @@ struct sc_world {
     bool environment; // whether the environment may override tunables
     // Listeners, NULL where there are none. Called outside the monitor. `opened` comes last in sc_open.
     void (*on_word)(void *owner, enum sc_word word, uint64_t value);
+    // What the core tells, with the cause of a state that has one; and records that the application
+    // takes. These two inside the monitor.
+    void (*on_notice)(void *owner, const struct sc_action *notice, const struct sc_cause *cause);
+    void (*on_recovery)(void *owner, const struct sc_recovery *recovery);
     void (*opened)(void *owner, sc_comm comm);
     // The tables are used no more.
     void (*release)(void *owner);

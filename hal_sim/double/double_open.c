@@ -17,12 +17,16 @@ static void on_submit(struct sc_sim_rank *rank) {
     sc_player_at_op(&rank->run->player, rank->seat->rank, rank->mark, ++rank->ops);
 }
 
+static void trace(struct sc_sim_rank *rank, struct sc_trace_entry entry) {
+    entry.rank = rank->seat->rank;
+    entry.former = rank->seat->life != rank;
+    rank->run->clock->enter(rank->run);
+    sc_double_trace(rank->run, entry);
+    rank->run->clock->leave(rank->run);
+}
+
 static void on_mark(struct sc_sim_rank *rank, uint64_t mark) {
-    sc_double_trace(rank->run, (struct sc_trace_entry){.kind = SC_TRACE_MARK,
-                                                       .rank = rank->seat->rank,
-                                                       .former = rank->seat->life != rank,
-                                                       .a = mark,
-                                                       .b = rank->ops});
+    trace(rank, (struct sc_trace_entry){.kind = SC_TRACE_MARK, .a = mark, .b = rank->ops});
     rank->mark = mark;
     rank->ops = 0;
     sc_player_at_mark(&rank->run->player, rank->seat->rank, mark);
@@ -41,6 +45,22 @@ static void on_word(void *owner, enum sc_word word, uint64_t value) {
             on_mark(rank, value);
     }
     rank->run->clock->leave(rank->run);
+}
+
+static void on_notice(void *owner, const struct sc_action *notice, const struct sc_cause *cause) {
+    const struct sc_double_handle *handle = owner;
+
+    trace(handle->rank,
+          (struct sc_trace_entry){
+              .kind = SC_TRACE_NOTICE, .epoch = notice->epoch, .notice = notice, .cause = cause});
+}
+
+static void on_recovery(void *owner, const struct sc_recovery *recovery) {
+    const struct sc_double_handle *handle = owner;
+
+    trace(handle->rank, (struct sc_trace_entry){.kind = SC_TRACE_READY,
+                                                .epoch = recovery->epoch,
+                                                .recovery = recovery});
 }
 
 static void on_opened(void *owner, sc_comm comm) {
@@ -125,6 +145,8 @@ sc_status sc_sim_choose(const struct sc_config *config, struct sc_world *out, ch
         .device = &handle->device,
         .library = run->plan.core.library,
         .on_word = on_word,
+        .on_notice = on_notice,
+        .on_recovery = on_recovery,
         .opened = on_opened,
         .release = on_release,
         .owner = handle,

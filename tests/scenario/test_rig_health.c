@@ -278,7 +278,7 @@ static void a_lost_context_is_terminal_and_told_h8(void **state) {
         rig_run(rig, 60 * SECOND);
         assert_int_equal(rig_state(rig, lost), SC_STATE_FAILED);
         assert_in_range(rig_calls_of_all_verbs(rig, lost), calls, calls + 4);
-        assert_int_equal(rig_all_reduce(rig, lost, 0, 0, 0).status, SC_CONTEXT_LOST);
+        assert_int_equal(rig_all_reduce(rig, lost, 0, 0, 0).status, SC_EPOCH_LOST);
         assert_int_equal(rig_state(rig, other), SC_STATE_RENDEZVOUS);
         rig_kill(rig, lost);
         assert_int_equal(rig_spawn(rig, lost, NULL), SC_OK);
