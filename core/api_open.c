@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define WHY_BYTES 384u
+#define CAPTURES_MAX 4096u
 
 // The caller's config as this library knows it; what an older caller lacks keeps its default.
 static sc_status read_config(const struct sc_config *from, struct sc_config *config, char *why) {
@@ -32,6 +33,9 @@ static sc_status read_config(const struct sc_config *from, struct sc_config *con
     else if (config->notes_max == 0 || config->notes_max > 65536)
         snprintf(why, WHY_BYTES, "config: notes_max is %u, must be from 1 to 65536",
                  config->notes_max);
+    else if (config->captures_max > CAPTURES_MAX)
+        snprintf(why, WHY_BYTES, "config: captures_max is %u, must be at most %u",
+                 config->captures_max, CAPTURES_MAX);
     else
         return SC_OK;
     return SC_INVALID;
@@ -154,8 +158,10 @@ sc_status sc_open(const struct sc_config *config, sc_comm *comm) {
     _Atomic uint64_t *live_epoch;
     sc_comm handle;
     sc_status status = read_config(config, &own, why);
-    if (status == SC_OK && comm == NULL)
+    if (status == SC_OK && comm == NULL) {
+        snprintf(why, sizeof why, "comm is NULL: the handle could not be closed");
         status = SC_INVALID;
+    }
     if (status == SC_OK)
         status = sc_choose(&own, &world, why, sizeof why);
     if (status != SC_OK)

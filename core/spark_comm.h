@@ -320,8 +320,8 @@ struct sc_config {
     struct sc_timing timing; ///< rank 0's is everybody's
     uint64_t join_ns;        ///< sc_wait_ready() says JOIN_TIMEOUT after this long; 0: never; 0
     uint32_t ledger_ops;     ///< ops in flight, 4 to 65536; default 1024
-    uint32_t captures_max;   ///< unreleased captures at a time; default 64
-    uint32_t notes_max;      ///< notes waiting for on_note; default 256
+    uint32_t captures_max;   ///< unreleased captures at a time, 0 to 4096; default 64
+    uint32_t notes_max;      ///< notes waiting for on_note, 1 to 65536; default 256
     uint32_t reserved;       ///< 0
     void (*on_note)(void *arg, const struct sc_note *note); ///< may be NULL; on the notifier thread
     void *arg;                                              ///< handed to on_note
