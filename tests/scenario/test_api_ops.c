@@ -112,6 +112,30 @@ static void every_kind_is_exact_to_the_bit_in_worlds_of_1_to_4(void **state) {
         api_play(plans[i], does_every_kind);
 }
 
+static const uint16_t sums[][3] = {
+    {0x3f80, 0x3b80, 0x3f80}, {0x3f81, 0x3b80, 0x3f82}, {0x7f7f, 0x7b00, 0x7f80},
+    {0x7f7f, 0x7aff, 0x7f7f}, {0x0001, 0x0001, 0x0002}, {0x8000, 0x8000, 0x8000},
+    {0x7fc1, 0x7fd2, 0x7fff}, {0x7f80, 0xff80, 0x7fff}, {0x0000, 0x8000, 0x0000},
+};
+#define SUMS (sizeof sums / sizeof sums[0])
+
+static void reduces_odd_values(struct api_rank *me) {
+    api_begin(me);
+    uint16_t *b = api_buffer(me, SUMS, 0), *m = api_memory(me, b, SUMS * 2);
+    for (uint32_t i = 0; i < SUMS; i++)
+        m[i] = sums[i][me->rank];
+    DO(me, sc_all_reduce(me->comm, me->epoch, b, SUMS * 2, SC_BF16, me->stream));
+    synced(me);
+    for (uint32_t i = 0; i < SUMS; i++)
+        EQUAL(me, m[i], sums[i][2]);
+    api_leave(me);
+}
+
+static void sums_are_rounded_to_even_and_every_nan_is_7fff_c6(void **state) {
+    (void)state;
+    api_play("ranks 2", reduces_odd_values);
+}
+
 static void is_alone(struct api_rank *me) {
     struct sc_config config = api_config(me);
     config.master_host = NULL;
@@ -364,6 +388,7 @@ static void two_streams_share_a_receive_buffer_and_no_bit_c9(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_is_exact_to_the_bit_in_worlds_of_1_to_4),
+        cmocka_unit_test(sums_are_rounded_to_even_and_every_nan_is_7fff_c6),
         cmocka_unit_test(world_of_one_needs_no_address_and_touches_nothing),
         cmocka_unit_test(zero_bytes_take_a_seq_and_launch_nothing_c2),
         cmocka_unit_test(wrong_ops_are_refused_with_call_and_values_and_no_effect_c4),
