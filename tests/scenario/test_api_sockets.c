@@ -3,9 +3,9 @@
 // The public calls over real loopback sockets: finding rank 0, whoever else comes to its port and
 // whoever else holds it.
 #include "core/seal.h"
-#include "tests/support/api_world.h"
 #include "tests/support/frames.h"
 #include "tests/support/name_service.h"
+#include "tests/support/real_world.h"
 #include "tests/support/sockets_rig.h"
 #include "tests/support/strangers.h"
 
@@ -20,25 +20,25 @@
 
 static const uint8_t job_key[SC_KEY_BYTES] = "thirty-two bytes that both hold!";
 
-static void job_begin(struct api_job *job, uint32_t world, bool keyed) {
-    api_job_begin(job, world);
+static void job_begin(struct real_job *job, uint32_t world, bool keyed) {
+    real_job_begin(job, world);
     job->key = keyed ? job_key : NULL;
     name_service_reset();
 }
 
 // Opens all ranks but the first, which is there.
-static void workers_join_within(const struct api_job *job, sc_comm *comms, uint64_t limit_ns) {
-    const uint64_t since_ns = api_now();
+static void workers_join_within(const struct real_job *job, sc_comm *comms, uint64_t limit_ns) {
+    const uint64_t since_ns = real_now();
     for (uint32_t rank = 1; rank < job->world; rank++)
-        comms[rank] = api_open(job, rank);
+        comms[rank] = real_open(job, rank);
     for (uint32_t rank = 0; rank < job->world; rank++)
-        (void)api_ready_after(comms[rank], 0);
-    assert_true(api_now() - since_ns < limit_ns);
+        (void)real_ready_after(comms[rank], 0);
+    assert_true(real_now() - since_ns < limit_ns);
 }
 
-static void all_are_ready(const struct api_job *job, const sc_comm *comms) {
+static void all_are_ready(const struct real_job *job, const sc_comm *comms) {
     for (uint32_t rank = 0; rank < job->world; rank++)
-        assert_int_equal(api_health(comms[rank]).state, SC_STATE_READY);
+        assert_int_equal(real_health(comms[rank]).state, SC_STATE_READY);
 }
 
 static void expect_error_says(const char *words) {
@@ -47,7 +47,7 @@ static void expect_error_says(const char *words) {
     assert_non_null(strstr(sc_last_error(), words));
 }
 
-static void expect_error_says_port(const struct api_job *job) {
+static void expect_error_says_port(const struct real_job *job) {
     char words[32];
     snprintf(words, sizeof words, "port %u", (unsigned)job->port);
     expect_error_says(words);
@@ -62,22 +62,22 @@ static void expect_not_ready(sc_comm comm, uint64_t timeout_ns) {
 
 static void http_stranger_stays(bool keyed) {
     static const char request[] = "GET / HTTP/1.1\r\nHost: rank0\r\n\r\n";
-    struct api_job job;
+    struct real_job job;
     struct stranger stranger;
     sc_comm comms[2];
     job_begin(&job, 2, keyed);
-    comms[0] = api_open(&job, 0);
-    const uint64_t since_ns = api_now();
+    comms[0] = real_open(&job, 0);
+    const uint64_t since_ns = real_now();
     stranger_come(&stranger, job.port);
     stranger_say(&stranger, request, sizeof request - 1);
-    workers_join_within(&job, comms, API_SECOND);
-    api_until(stranger_has_ended(&stranger));
-    assert_true(api_now() - since_ns < 2 * API_SECOND);
+    workers_join_within(&job, comms, REAL_SECOND);
+    real_until(stranger_has_ended(&stranger));
+    assert_true(real_now() - since_ns < 2 * REAL_SECOND);
     strangers_expect_public(stranger.data, stranger.bytes, keyed);
     all_are_ready(&job, comms);
     stranger_go(&stranger);
-    api_close_all(comms, 2);
-    api_job_end(&job);
+    real_close_all(comms, 2);
+    real_job_end(&job);
 }
 
 static void http_stranger_learns_nothing_and_takes_no_place_b1(void **state) {
@@ -99,7 +99,7 @@ static size_t compose_hello(uint8_t *hello, size_t bytes, bool keyed, uint16_t p
         return sc_frame_encode(&frame, hello, bytes);
     }
     stranger_come(&other, port); // a coordinator's own words are of the right shape
-    api_until(stranger_has_ended(&other) || other.bytes == SC_SEAL_HELLO_BYTES);
+    real_until(stranger_has_ended(&other) || other.bytes == SC_SEAL_HELLO_BYTES);
     memset(hello, 0, SC_SEAL_SPEECH_MAX_BYTES);
     memcpy(hello, other.data, SC_SEAL_HELLO_BYTES);
     stranger_go(&other);
@@ -107,27 +107,27 @@ static size_t compose_hello(uint8_t *hello, size_t bytes, bool keyed, uint16_t p
 }
 
 static void strangers_reset(bool keyed) {
-    struct api_job job;
+    struct real_job job;
     sc_comm comms[2];
     uint8_t hello[SC_GREETING_MAX_BYTES];
     job_begin(&job, 2, keyed);
-    comms[0] = api_open(&job, 0);
+    comms[0] = real_open(&job, 0);
     const uint32_t base = sockets_descriptors();
     const size_t hello_bytes = compose_hello(hello, sizeof hello, keyed, job.port);
     const size_t cuts[] = {0, 7, hello_bytes - 1};
     for (uint32_t i = 0; i < 6; i++) { // reset before it is accepted, perhaps, or after
-        api_until(sockets_descriptors() == base);
+        real_until(sockets_descriptors() == base);
         int stranger = sockets_stranger(job.port);
         if (i % 2 == 1)
-            api_until(sockets_descriptors() == base + 2);
+            real_until(sockets_descriptors() == base + 2);
         if (cuts[i / 2] != 0)
             (void)!send(stranger, hello, cuts[i / 2], MSG_NOSIGNAL);
         sockets_reset(stranger);
     }
-    api_until(sockets_descriptors() == base);
-    workers_join_within(&job, comms, API_SECOND);
-    api_close_all(comms, 2);
-    api_job_end(&job);
+    real_until(sockets_descriptors() == base);
+    workers_join_within(&job, comms, REAL_SECOND);
+    real_close_all(comms, 2);
+    real_job_end(&job);
 }
 
 static void strangers_that_reset_cost_nothing_b2(void **state) {
@@ -139,27 +139,27 @@ static void strangers_that_reset_cost_nothing_b2(void **state) {
 static void silent_connections_keep_nobody_out_b3(void **state) {
     enum { SILENT = 50, WORLD = 3 };
     static struct stranger strangers[SILENT];
-    struct api_job job;
+    struct real_job job;
     sc_comm comms[WORLD];
     (void)state;
     job_begin(&job, WORLD, false);
-    comms[0] = api_open(&job, 0);
+    comms[0] = real_open(&job, 0);
     for (uint32_t i = 0; i < SILENT; i++)
         stranger_come(&strangers[i], job.port);
-    workers_join_within(&job, comms, 2 * API_SECOND);
+    workers_join_within(&job, comms, 2 * REAL_SECOND);
     for (uint32_t i = 0; i < SILENT; i++) { // each is dropped at its deadline, at the latest
-        api_until(stranger_has_ended(&strangers[i]));
+        real_until(stranger_has_ended(&strangers[i]));
         strangers_expect_public(strangers[i].data, strangers[i].bytes, false);
         stranger_go(&strangers[i]);
     }
     all_are_ready(&job, comms);
-    api_close_all(comms, WORLD);
-    api_job_end(&job);
+    real_close_all(comms, WORLD);
+    real_job_end(&job);
 }
 
 // ---- finding rank 0 ----
 
-static void squat(const struct api_job *job, int backlog, int *fd) {
+static void squat(const struct real_job *job, int backlog, int *fd) {
     const struct sockaddr_in at = {.sin_family = AF_INET,
                                    .sin_port = htons(job->port),
                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -171,7 +171,7 @@ static void squat(const struct api_job *job, int backlog, int *fd) {
     assert_int_equal(listen(*fd, backlog), 0);
 }
 
-static int dial_without_waiting(const struct api_job *job) {
+static int dial_without_waiting(const struct real_job *job) {
     const struct sockaddr_in to = {.sin_family = AF_INET,
                                    .sin_port = htons(job->port),
                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -183,55 +183,55 @@ static int dial_without_waiting(const struct api_job *job) {
 
 static void listener_that_never_accepts_is_told_of_at_the_timeout_b4(void **state) {
     enum { FILLERS = 4 };
-    struct api_job job;
+    struct real_job job;
     int squatter, fillers[FILLERS];
     (void)state;
     job_begin(&job, 2, false);
     squat(&job, 0, &squatter);
     for (uint32_t i = 0; i < FILLERS; i++)
         fillers[i] = dial_without_waiting(&job);
-    sc_comm worker = api_open(&job, 1);
-    const uint64_t since_ns = api_now();
-    expect_not_ready(worker, 3 * API_SECOND);
-    const uint64_t took_ns = api_now() - since_ns;
-    assert_in_range(took_ns, 3 * API_SECOND, 3 * API_SECOND + 300 * API_MS);
+    sc_comm worker = real_open(&job, 1);
+    const uint64_t since_ns = real_now();
+    expect_not_ready(worker, 3 * REAL_SECOND);
+    const uint64_t took_ns = real_now() - since_ns;
+    assert_in_range(took_ns, 3 * REAL_SECOND, 3 * REAL_SECOND + 300 * REAL_MS);
     expect_error_says("rendezvous"); // the phase
     expect_error_says("no answer yet");
-    expect_error_says(API_HOST);
+    expect_error_says(REAL_HOST);
     expect_error_says_port(&job);
     for (uint32_t i = 0; i < FILLERS; i++)
         close(fillers[i]);
     close(squatter);
-    api_close(worker);
-    api_job_end(&job);
+    real_close(worker);
+    real_job_end(&job);
 }
 
-static sc_comm open_worker_at(const struct api_job *job, const char *host) {
+static sc_comm open_worker_at(const struct real_job *job, const char *host) {
     struct sc_config config;
-    api_config(job, 1, &config);
+    real_config(job, 1, &config);
     config.master_host = host;
-    return api_open_with(&config);
+    return real_open_with(&config);
 }
 
 static void name_that_resolves_late_is_found_b5(void **state) {
     static const int errors[] = {EAI_AGAIN, EAI_AGAIN, EAI_AGAIN, EAI_NONAME, EAI_NONAME};
-    struct api_job job;
+    struct real_job job;
     sc_comm comms[2];
     (void)state;
     job_begin(&job, 2, false);
     name_service_errors(errors, 5);
-    comms[0] = api_open(&job, 0);
+    comms[0] = real_open(&job, 0);
     comms[1] = open_worker_at(&job, "late.test");
-    assert_true(api_ready_after(comms[0], 0) == api_ready_after(comms[1], 0));
+    assert_true(real_ready_after(comms[0], 0) == real_ready_after(comms[1], 0));
     assert_int_equal(name_service_asked(), 6); // anew for each attempt
-    api_close_all(comms, 2);
-    api_job_end(&job);
+    real_close_all(comms, 2);
+    real_job_end(&job);
 }
 
 static void name_that_does_not_resolve_is_told_with_the_resolvers_word_b5(void **state) {
     static const int errors[] = {EAI_AGAIN,  EAI_NONAME, EAI_NONAME, EAI_NONAME,
                                  EAI_NONAME, EAI_NONAME, EAI_NONAME, EAI_NONAME};
-    struct api_job job;
+    struct real_job job;
     struct sc_config config;
     sc_comm comm;
     (void)state;
@@ -242,19 +242,19 @@ static void name_that_does_not_resolve_is_told_with_the_resolvers_word_b5(void *
     expect_not_ready(worker, 1);
     expect_error_says("late.test");
     expect_error_says(gai_strerror(EAI_NONAME));
-    api_close(worker);
+    real_close(worker);
     // Rank 0 needs its own address to open at all.
-    api_config(&job, 0, &config);
+    real_config(&job, 0, &config);
     config.master_host = "late.test";
     assert_int_equal(sc_open(&config, &comm), SC_UNREACHABLE);
     expect_error_says("late.test");
     expect_error_says(gai_strerror(EAI_NONAME));
-    api_job_end(&job);
+    real_job_end(&job);
 }
 
 static void loopback_address_is_said_to_be_one_b6(void **state) {
     static const char *const address[] = {"127.0.1.1"};
-    struct api_job job;
+    struct real_job job;
     (void)state;
     job_begin(&job, 2, false);
     name_service_addresses(address, 1);
@@ -264,21 +264,21 @@ static void loopback_address_is_said_to_be_one_b6(void **state) {
     expect_error_says("master.test");
     expect_error_says("127.0.1.1");
     expect_error_says("loopback");
-    api_close(worker);
-    api_job_end(&job);
+    real_close(worker);
+    real_job_end(&job);
 }
 
 // ---- the port ----
 
-static void expect_coordinator_cannot_bind(const struct api_job *job) {
+static void expect_coordinator_cannot_bind(const struct real_job *job) {
     struct sc_config config;
     sc_comm comm = 0;
-    api_config(job, 0, &config);
-    const uint64_t since_ns = api_now();
+    real_config(job, 0, &config);
+    const uint64_t since_ns = real_now();
     assert_int_equal(sc_open(&config, &comm), SC_BIND);
-    assert_true(api_now() - since_ns < API_SECOND);
+    assert_true(real_now() - since_ns < REAL_SECOND);
     assert_int_equal(comm, 0);
-    expect_error_says(API_HOST);
+    expect_error_says(REAL_HOST);
     expect_error_says_port(job);
     expect_error_says(strerror(EADDRINUSE));
 }
@@ -290,7 +290,7 @@ static bool has_called(int squatter, struct stranger *caller) {
 
 static void taken_port_fails_the_open_and_its_banner_is_refused_b9(void **state) {
     static const char banner[200] = "220 some other service";
-    struct api_job job;
+    struct real_job job;
     struct stranger caller;
     sc_comm comms[2];
     int squatter;
@@ -298,51 +298,51 @@ static void taken_port_fails_the_open_and_its_banner_is_refused_b9(void **state)
     job_begin(&job, 2, false);
     squat(&job, 8, &squatter);
     expect_coordinator_cannot_bind(&job);
-    comms[1] = api_open(&job, 1);
-    api_until(has_called(squatter, &caller));
+    comms[1] = real_open(&job, 1);
+    real_until(has_called(squatter, &caller));
     stranger_say(&caller, banner, sizeof banner);
-    api_until(stranger_has_ended(&caller));
+    real_until(stranger_has_ended(&caller));
     assert_int_equal(caller.bytes, 0);
     stranger_go(&caller);
     close(squatter);
-    comms[0] = api_open(&job, 0);
-    assert_true(api_ready_after(comms[0], 0) == api_ready_after(comms[1], 0));
-    api_close_all(comms, 2);
-    api_job_end(&job);
+    comms[0] = real_open(&job, 0);
+    assert_true(real_ready_after(comms[0], 0) == real_ready_after(comms[1], 0));
+    real_close_all(comms, 2);
+    real_job_end(&job);
 }
 
 static void second_live_coordinator_fails_b9(void **state) {
-    struct api_job job;
+    struct real_job job;
     sc_comm comms[2];
     (void)state;
     job_begin(&job, 2, false);
-    comms[0] = api_open(&job, 0);
+    comms[0] = real_open(&job, 0);
     expect_coordinator_cannot_bind(&job);
-    workers_join_within(&job, comms, API_SECOND);
+    workers_join_within(&job, comms, REAL_SECOND);
     expect_coordinator_cannot_bind(&job);
     all_are_ready(&job, comms);
-    api_close_all(comms, 2);
-    api_job_end(&job);
+    real_close_all(comms, 2);
+    real_job_end(&job);
 }
 
 static void restarted_coordinator_binds_each_time_b9(void **state) {
-    struct api_job job;
+    struct real_job job;
     sc_comm comms[2];
     uint64_t epoch;
     (void)state;
     job_begin(&job, 2, false);
-    epoch = api_open_all(&job, comms);
+    epoch = real_open_all(&job, comms);
     for (uint32_t i = 0; i < 20; i++) { // it ends the link first, whose port then lingers
         if (i % 2 == 0)
-            api_kill(comms[0]);
+            real_kill(comms[0]);
         else
-            api_ok(sc_close(comms[0], SC_CLOSE_RETURNING, API_LIMIT_NS));
-        comms[0] = api_open(&job, 0);
-        epoch = api_ready_after(comms[1], epoch);
-        assert_true(api_ready_after(comms[0], 0) == epoch);
+            real_ok(sc_close(comms[0], SC_CLOSE_RETURNING, REAL_LIMIT_NS));
+        comms[0] = real_open(&job, 0);
+        epoch = real_ready_after(comms[1], epoch);
+        assert_true(real_ready_after(comms[0], 0) == epoch);
     }
-    api_close_all(comms, 2);
-    api_job_end(&job);
+    real_close_all(comms, 2);
+    real_job_end(&job);
 }
 
 int main(void) {

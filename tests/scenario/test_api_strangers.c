@@ -3,7 +3,7 @@
 // Whoever comes to rank 0's port, keyed or not: the true worker joins in under a second, strangers hear
 // nothing but what everybody may, and no descriptor stays behind.
 #include "core/seal.h"
-#include "tests/support/api_world.h"
+#include "tests/support/real_world.h"
 #include "tests/support/sockets_rig.h"
 #include "tests/support/strangers.h"
 
@@ -16,7 +16,7 @@ static const uint8_t other_key[SC_KEY_BYTES] = "some other key of 32 bytes, too!
 #define STRANGERS_MAX 50u
 
 struct scene {
-    struct api_job job;
+    struct real_job job;
     bool keyed;
     sc_comm comms[2];
     uint32_t count;
@@ -59,16 +59,16 @@ static void babblers_come(struct scene *scene) {
 static sc_comm open_through_relay(struct scene *scene, const void *key) {
     struct sc_config config;
     relay_begin(&scene->relay, scene->job.port);
-    api_config(&scene->job, 1, &config);
+    real_config(&scene->job, 1, &config);
     config.master_port = scene->relay.port;
     config.key = key;
-    return api_open_with(&config);
+    return real_open_with(&config);
 }
 
 static void recorded_hello_is_said_again(struct scene *scene) {
     sc_comm worker = open_through_relay(scene, scene->job.key);
-    (void)api_ready_after(worker, 0);
-    api_ok(sc_close(worker, SC_CLOSE_RETURNING, API_LIMIT_NS));
+    (void)real_ready_after(worker, 0);
+    real_ok(sc_close(worker, SC_CLOSE_RETURNING, REAL_LIMIT_NS));
     relay_end(&scene->relay);
     const size_t up = scene->relay.link[0].bytes[RELAY_UP];
     assert_true(up > SC_SEAL_SPEECH_MAX_BYTES);
@@ -88,7 +88,7 @@ static bool says_that_it_is_not_reached(sc_comm comm) {
 
 static void impostor_comes(struct scene *scene, const void *key) {
     scene->impostor = open_through_relay(scene, key);
-    api_until(says_that_it_is_not_reached(scene->impostor));
+    real_until(says_that_it_is_not_reached(scene->impostor));
 }
 
 static void rank_with_another_key_comes(struct scene *scene) {
@@ -105,7 +105,7 @@ static void thousand_come_where_few_descriptors_are_left(struct scene *scene) {
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     pid_t child = sockets_child_begin(strangers_flood, &scene->job.port);
     sockets_limit_descriptors(6); // fewer than come at once
-    api_until(sockets_child_has_ended(child, &well));
+    real_until(sockets_child_has_ended(child, &well));
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_true(well);
 }
@@ -121,8 +121,8 @@ static void strangers_learned_nothing(struct scene *scene) {
     }
     if (scene->impostor == 0)
         return;
-    assert_int_not_equal(api_health(scene->impostor).state, SC_STATE_READY);
-    api_close(scene->impostor);
+    assert_int_not_equal(real_health(scene->impostor).state, SC_STATE_READY);
+    real_close(scene->impostor);
     relay_end(&scene->relay);
     assert_true(scene->relay.links > 0);
     for (uint32_t i = 0; i < scene->relay.links; i++)
@@ -158,22 +158,22 @@ static void play(void **state) {
     static struct scene scene;
     const struct row *row = *state;
     memset(&scene, 0, sizeof scene);
-    api_job_begin(&scene.job, 2);
+    real_job_begin(&scene.job, 2);
     scene.keyed = row->keyed;
     scene.job.key = row->keyed ? job_key : NULL;
-    scene.comms[0] = api_open(&scene.job, 0);
+    scene.comms[0] = real_open(&scene.job, 0);
     const uint32_t base = sockets_descriptors();
     row->come(&scene);
-    const uint64_t since_ns = api_now();
-    scene.comms[1] = api_open(&scene.job, 1);
-    (void)api_ready_after(scene.comms[1], 0);
-    assert_true(api_now() - since_ns < API_SECOND);
+    const uint64_t since_ns = real_now();
+    scene.comms[1] = real_open(&scene.job, 1);
+    (void)real_ready_after(scene.comms[1], 0);
+    assert_true(real_now() - since_ns < REAL_SECOND);
     strangers_learned_nothing(&scene);
-    assert_int_equal(api_health(scene.comms[1]).state, SC_STATE_READY);
-    api_kill(scene.comms[1]);
-    api_until(sockets_descriptors() == base);
-    api_close(scene.comms[0]);
-    api_job_end(&scene.job);
+    assert_int_equal(real_health(scene.comms[1]).state, SC_STATE_READY);
+    real_kill(scene.comms[1]);
+    real_until(sockets_descriptors() == base);
+    real_close(scene.comms[0]);
+    real_job_end(&scene.job);
 }
 
 int main(void) {

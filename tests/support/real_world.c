@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
 // The world below the public calls, and the calls of a test's main thread.
-#include "tests/support/api_world.h"
+#include "tests/support/real_world.h"
 
 #include "core/api_inside.h"
 #include "hal/posix.h"
@@ -14,7 +14,7 @@
 
 #define POLL_NS 200000u
 
-struct api_birth api_birth;
+struct real_birth real_birth;
 
 // ---- the world ----
 
@@ -61,7 +61,7 @@ sc_status sc_choose_world(const struct sc_config *config, struct sc_world *out, 
         destroy(own);
         return SC_NO_MEMORY;
     }
-    sc_instant_device_switches(own->instant)->allocs_fail = api_birth.allocs_fail;
+    sc_instant_device_switches(own->instant)->allocs_fail = real_birth.allocs_fail;
     own->device = *sc_instant_device_table(own->instant);
     own->device.poll_ns = POLL_NS;
     pthread_mutex_lock(&lock);
@@ -71,14 +71,14 @@ sc_status sc_choose_world(const struct sc_config *config, struct sc_world *out, 
     *out = (struct sc_world){.host = sc_posix_host(own->posix),
                              .link = sc_posix_link(own->posix),
                              .device = &own->device,
-                             .environment = api_birth.environment,
+                             .environment = real_birth.environment,
                              .opened = on_opened,
                              .release = on_release,
                              .owner = own};
     return SC_OK;
 }
 
-struct sc_instant_switches *api_switches(sc_comm comm) {
+struct sc_instant_switches *real_switches(sc_comm comm) {
     pthread_mutex_lock(&lock);
     struct own *own = first;
     while (own != NULL && own->comm != comm)
@@ -90,12 +90,12 @@ struct sc_instant_switches *api_switches(sc_comm comm) {
 
 // ---- the process ----
 
-uint64_t api_now(void) {
+uint64_t real_now(void) {
     return sockets_now();
 }
 
-void api_miss(const char *condition, const char *file, int line) {
-    print_error("not within %.0f s: %s\n", (double)API_LIMIT_NS / 1e9, condition);
+void real_miss(const char *condition, const char *file, int line) {
+    print_error("not within %.0f s: %s\n", (double)REAL_LIMIT_NS / 1e9, condition);
     _fail(file, line);
 }
 
@@ -105,180 +105,188 @@ static void *nothing(void *arg) {
 
 // ---- a job ----
 
-void api_job_begin(struct api_job *job, uint32_t world) {
+void real_job_begin(struct real_job *job, uint32_t world) {
     pthread_t thread;
     memset(job, 0, sizeof *job);
-    api_birth = (struct api_birth){.environment = false};
+    real_birth = (struct real_birth){.environment = false};
     // A sanitizer may start a thread of its own with the first one.
     assert_int_equal(pthread_create(&thread, NULL, nothing, NULL), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     job->descriptors = sockets_descriptors();
     job->world = world;
-    job->port = sockets_reserve(API_HOST, &job->reserved_fd);
+    job->port = sockets_reserve(REAL_HOST, &job->reserved_fd);
     assert_int_not_equal(job->port, 0);
     job->threads = sockets_threads();
 }
 
-void api_job_end(struct api_job *job) {
+void real_job_end(struct real_job *job) {
     close(job->reserved_fd);
-    api_until(sockets_descriptors() == job->descriptors);
-    api_until(sockets_threads() <= job->threads); // one that was joined may still be listed
+    real_until(sockets_descriptors() == job->descriptors);
+    real_until(sockets_threads() <= job->threads); // one that was joined may still be listed
 }
 
-void api_config(const struct api_job *job, uint32_t rank, struct sc_config *config) {
+void real_config(const struct real_job *job, uint32_t rank, struct sc_config *config) {
     sc_config_init(config, sizeof *config);
     config->rank = rank;
     config->world = job->world;
-    config->master_host = API_HOST;
+    config->master_host = REAL_HOST;
     config->master_port = job->port;
-    config->capacity_bytes = API_CAPACITY_BYTES;
+    config->capacity_bytes = REAL_CAPACITY_BYTES;
     config->key = job->key;
 }
 
-sc_comm api_open_with(const struct sc_config *config) {
+sc_comm real_open_with(const struct sc_config *config) {
     sc_comm comm = 0;
-    api_ok(sc_open(config, &comm));
+    real_ok(sc_open(config, &comm));
     assert_int_not_equal(comm, 0);
     return comm;
 }
 
-sc_comm api_open(const struct api_job *job, uint32_t rank) {
+sc_comm real_open(const struct real_job *job, uint32_t rank) {
     struct sc_config config;
-    api_config(job, rank, &config);
-    return api_open_with(&config);
+    real_config(job, rank, &config);
+    return real_open_with(&config);
 }
 
-uint64_t api_ready_after(sc_comm comm, uint64_t before) {
-    const uint64_t until_ns = api_now() + API_LIMIT_NS;
+uint64_t real_ready_after(sc_comm comm, uint64_t before) {
+    const uint64_t until_ns = real_now() + REAL_LIMIT_NS;
     struct sc_recovery recovery = {.size = sizeof recovery, .epoch = before};
     while (recovery.epoch == before) {
-        if (api_now() >= until_ns)
-            api_miss("another epoch", __FILE__, __LINE__);
-        api_ok(sc_wait_ready(comm, API_LIMIT_NS, &recovery));
+        if (real_now() >= until_ns)
+            real_miss("another epoch", __FILE__, __LINE__);
+        real_ok(sc_wait_ready(comm, REAL_LIMIT_NS, &recovery));
     }
     return recovery.epoch;
 }
 
-uint64_t api_open_all(const struct api_job *job, sc_comm *comms) {
+uint64_t real_open_all(const struct real_job *job, sc_comm *comms) {
     uint64_t epoch = 0;
     for (uint32_t rank = 0; rank < job->world; rank++)
-        comms[rank] = api_open(job, rank);
+        comms[rank] = real_open(job, rank);
     for (uint32_t rank = 0; rank < job->world; rank++)
-        epoch = api_ready_after(comms[rank], 0);
+        epoch = real_ready_after(comms[rank], 0);
     return epoch;
 }
 
-void api_close(sc_comm comm) {
-    api_ok(sc_close(comm, SC_CLOSE_FINAL, API_LIMIT_NS));
+void real_close(sc_comm comm) {
+    real_ok(sc_close(comm, SC_CLOSE_FINAL, REAL_LIMIT_NS));
 }
 
-void api_kill(sc_comm comm) {
+void real_kill(sc_comm comm) {
     sc_api_abandon(comm);
 }
 
-void api_close_all(sc_comm *comms, uint32_t count) {
+void real_close_all(sc_comm *comms, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
-        api_close(comms[i]);
+        real_close(comms[i]);
 }
 
-struct sc_health_report api_health(sc_comm comm) {
+uint64_t real_live(sc_comm comm) {
+    return __atomic_load_n(sc_live_epoch(comm), __ATOMIC_ACQUIRE);
+}
+
+struct sc_health_report real_health(sc_comm comm) {
     struct sc_health_report report = {.size = sizeof report};
-    api_ok(sc_health(comm, &report));
+    real_ok(sc_health(comm, &report));
     return report;
 }
 
-void *api_stream(uint32_t number) {
+void *real_stream(uint32_t number) {
     static char streams[64];
     SC_ASSERT(number < sizeof streams);
     return &streams[number];
 }
 
-sc_status api_submit(sc_comm comm, uint64_t epoch) {
+sc_status real_submit(sc_comm comm, uint64_t epoch) {
     static _Alignas(16) char buffer[4096]; // the device moves no data
-    return sc_all_reduce(comm, epoch, buffer, sizeof buffer, SC_BF16, api_stream(0));
+    return sc_all_reduce(comm, epoch, buffer, sizeof buffer, SC_BF16, real_stream(0));
 }
 
 // ---- calls that wait ----
 
 // A call that is counted, while another thread is inside the monitor, waits in it.
-uint32_t api_waiting(sc_comm comm) {
+uint32_t real_waiting(sc_comm comm) {
     uint32_t slot, count;
     sc_status status;
     struct sc_api *api = sc_table_hold(comm, &slot, &status);
     if (api == NULL)
         return 0;
     SC_ASSERT(api->host->enter(api->host->ctx) == SC_OK);
-    count = api->callers;
+    count = api->ended ? 0 : api->callers;
     api->host->leave(api->host->ctx);
     sc_table_release(slot);
     return count;
 }
 
-static sc_status perform(struct api_call *call, uint64_t timeout_ns) {
+static sc_status perform(struct real_call *call, uint64_t timeout_ns) {
     struct sc_recovery recovery = {.size = sizeof recovery};
     char data[64] = {0};
     uint32_t bytes;
+    sc_status status;
     switch (call->verb) {
-    case API_WAIT_READY: return sc_wait_ready(call->comm, timeout_ns, &recovery);
-    case API_SYNC:
-        return sc_sync(call->comm, call->epoch, api_stream(0), SC_SYNC_LOCAL, timeout_ns);
-    case API_BARRIER: return sc_barrier(call->comm, call->epoch, timeout_ns);
-    case API_COMMAND_SEND:
+    case REAL_WAIT_READY: return sc_wait_ready(call->comm, timeout_ns, &recovery);
+    case REAL_SYNC:
+        return sc_sync(call->comm, call->epoch, real_stream(0), SC_SYNC_LOCAL, timeout_ns);
+    case REAL_BARRIER: return sc_barrier(call->comm, call->epoch, timeout_ns);
+    case REAL_COMMAND_SEND:
         return sc_command_send(call->comm, call->epoch, data, sizeof data, timeout_ns);
-    case API_COMMAND_RECV:
+    case REAL_COMMAND_RECV:
         return sc_command_recv(call->comm, call->epoch, data, sizeof data, &bytes, timeout_ns);
-    case API_SUBMIT: return api_submit(call->comm, call->epoch);
-    case API_RECONNECT: return sc_reconnect(call->comm, call->epoch, 7);
-    case API_CLOSE: return sc_close(call->comm, SC_CLOSE_FINAL, timeout_ns);
-    case API_REPLAY_BEGIN:
-        return sc_replay_begin(call->comm, call->epoch, call->capture, api_stream(0));
-    case API_VERBS: break;
+    case REAL_SUBMIT: return real_submit(call->comm, call->epoch);
+    case REAL_RECONNECT: return sc_reconnect(call->comm, call->epoch, 7);
+    case REAL_CLOSE: return sc_close(call->comm, SC_CLOSE_FINAL, timeout_ns);
+    case REAL_REPLAY:
+        status = sc_replay_begin(call->comm, call->epoch, call->capture, real_stream(0));
+        return status == SC_OK ? sc_replay_end(call->comm) : status;
+    case REAL_VERBS: break;
     }
     SC_ASSERT(false);
 }
 
 static void *run(void *arg) {
-    struct api_call *call = arg;
+    struct real_call *call = arg;
     if (call->start != NULL)
         (void)pthread_barrier_wait(call->start);
     call->status = perform(call, call->timeout_ns != 0 ? call->timeout_ns : SC_FOREVER);
-    call->ended_ns = api_now();
+    call->ended_ns = real_now();
     snprintf(call->error, sizeof call->error, "%s", sc_last_error());
     return NULL;
 }
 
-void api_call_begin(struct api_call *call) {
+void real_call_begin(struct real_call *call) {
     assert_int_equal(pthread_create(&call->thread, NULL, run, call), 0);
 }
 
-sc_status api_call_end(struct api_call *call) {
+sc_status real_call_end(struct real_call *call) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)(API_LIMIT_NS / API_SECOND);
+    until.tv_sec += (time_t)(REAL_LIMIT_NS / REAL_SECOND);
     if (pthread_timedjoin_np(call->thread, NULL, &until) != 0)
-        api_miss("the call returns", __FILE__, __LINE__);
+        real_miss("the call returns", __FILE__, __LINE__);
     return call->status;
 }
 
 // ---- notes ----
 
-void api_notes_begin(struct api_notes *notes) {
+void real_notes_begin(struct real_notes *notes) {
     memset(notes, 0, sizeof *notes);
     pthread_mutex_init(&notes->lock, NULL);
 }
 
-void api_on_note(void *arg, const struct sc_note *note) {
-    struct api_notes *notes = arg;
+void real_on_note(void *arg, const struct sc_note *note) {
+    struct real_notes *notes = arg;
     pthread_mutex_lock(&notes->lock);
     SC_ASSERT(notes->count < sizeof notes->list / sizeof notes->list[0]);
     notes->list[notes->count].note = *note;
     notes->list[notes->count].thread = pthread_self();
+    SC_ASSERT(pthread_getname_np(pthread_self(), notes->list[notes->count].thread_name,
+                                 sizeof notes->list[0].thread_name) == 0);
     snprintf(notes->list[notes->count].text, sizeof notes->list[0].text, "%s", note->text);
     notes->count++;
     pthread_mutex_unlock(&notes->lock);
 }
 
-static uint32_t count(struct api_notes *notes, enum sc_note_kind kind, const char *words) {
+static uint32_t count(struct real_notes *notes, enum sc_note_kind kind, const char *words) {
     uint32_t found = 0;
     pthread_mutex_lock(&notes->lock);
     for (uint32_t i = 0; i < notes->count; i++)
@@ -287,10 +295,10 @@ static uint32_t count(struct api_notes *notes, enum sc_note_kind kind, const cha
     return found;
 }
 
-uint32_t api_notes_of(struct api_notes *notes, enum sc_note_kind kind) {
+uint32_t real_notes_of(struct real_notes *notes, enum sc_note_kind kind) {
     return count(notes, kind, "");
 }
 
-bool api_notes_say(struct api_notes *notes, enum sc_note_kind kind, const char *words) {
+bool real_notes_say(struct real_notes *notes, enum sc_note_kind kind, const char *words) {
     return count(notes, kind, words) != 0;
 }
