@@ -62,7 +62,7 @@ sc_status sc_replay_begin(sc_comm comm, uint64_t epoch, sc_capture capture, void
         return sc_call_end(&call, SC_INVALID);
     }
     for (;;) {
-        bool wait = api->replayer != NULL;
+        bool wait = sc_submit_must_wait(api, epoch);
         status = wait ? SC_BUSY : sc_api_epoch_status(api, epoch);
         if (status == SC_OK)
             status =
