@@ -48,7 +48,7 @@ static bool read_ms(const char *text, uint64_t *ns) {
     char *end;
     errno = 0;
     unsigned long long ms = strtoull(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || ms > LONGEST_MS)
+    if (errno != 0 || *end != '\0' || text[0] < '0' || text[0] > '9' || ms > LONGEST_MS)
         return false;
     *ns = ms * MS;
     return true;
@@ -74,6 +74,17 @@ sc_status sc_config_override(struct sc_config *config, struct sc_api *api, char 
                      "%s=%.40s replaces %llu ms", name, text, (unsigned long long)(before / MS));
     }
     return SC_OK;
+}
+
+void sc_config_blame(char *why, size_t why_bytes) {
+    if (strstr(why, "_ns is ") == NULL)
+        return; // it is no tunable
+    for (size_t i = 0; i < sizeof tunables / sizeof tunables[0]; i++) {
+        const char *name = tunables[i].name, *text = getenv(name);
+        size_t used = strlen(why);
+        if (text != NULL)
+            snprintf(why + used, why_bytes - used, "; the environment says %s=%.40s", name, text);
+    }
 }
 
 // ---- versions and sizes ----

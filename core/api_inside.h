@@ -193,6 +193,8 @@ void sc_submit_done(struct sc_api *api);
 
 SC_MUST_USE sc_status sc_config_override(struct sc_config *config, struct sc_api *api, char *why,
                                          size_t why_bytes);
+// Adds to why a config was refused what the environment has to do with it.
+void sc_config_blame(char *why, size_t why_bytes);
 void sc_picture_publish(struct sc_api *api);
 void sc_picture_read(struct sc_api *api, struct sc_health_report *out);
 void sc_tickets_reset(struct sc_api *api);

@@ -118,6 +118,8 @@ static sc_status build(struct sc_api *api, struct sc_config *config, char *why) 
         status = sc_config_override(config, api, why, WHY_BYTES);
     if (status == SC_OK)
         status = open_pump(api, config, why);
+    if (status == SC_INVALID && api->world.environment)
+        sc_config_blame(why, WHY_BYTES);
     if (status != SC_OK)
         return status;
     api->heartbeat_ns = config->timing.heartbeat_ns;
