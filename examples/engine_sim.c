@@ -108,8 +108,9 @@ static void on_epoch(void *arg, const struct sc_recovery *record, const struct m
         epoch = newest_epoch(play);
         epoch->silent_since_ns = play->grown_at_ns;
     }
-    if (is_new || life->number == 0) {
+    if (is_new || record->cause.code != SC_OK) // a rank 0 that was started again knows of no loss
         epoch->record = *record;
+    if (is_new || life->number == 0) {
         epoch->first = input->first;
         epoch->count = input->first + input->rows;
         epoch->forgot = epoch->count + 1 < play->grown; // the last only the dead may have known
@@ -248,10 +249,7 @@ static void print_epoch(const struct epoch *epoch, uint32_t number) {
     const struct sc_recovery *record = &epoch->record;
     char cause[160];
 
-    // A rank 0 that was started again has lost nothing that it knows of.
-    printf("  recovery %u  %s\n", number,
-           record->cause.code == SC_OK ? "rank 0 is a new process"
-                                       : sc_cause_text(&record->cause, cause, sizeof cause));
+    printf("  recovery %u  %s\n", number, sc_cause_text(&record->cause, cause, sizeof cause));
     printf("              abort %.3f s, wait %.3f s, form %.3f s, warm-up %.3f s; ",
            seconds(record->phases.abort_ns), seconds(record->phases.wait_ns),
            seconds(record->phases.form_ns), seconds(record->phases.warmup_ns));
@@ -269,15 +267,20 @@ static void print_epoch(const struct epoch *epoch, uint32_t number) {
 
 static void print_play(const struct play *play) {
     const struct settings *settings = play->settings;
+    const uint32_t told[] = {script_answered(&play->script, 0), script_answered(&play->script, 1)};
 
     printf("%s, %s, seed %" PRIu64 ": %s\n", settings->story->name,
            settings->captured ? "captured" : "eager", settings->seed, settings->story->about);
     for (uint32_t i = 1; i < play->epochs_count; i++)
         print_epoch(&play->epochs[i], i);
-    printf("  tokens      %u and %u of %u right on ranks 0 and 1, each from %u all-reduces of both "
-           "ranks: no step was mispaired\n",
-           script_answered(&play->script, 0), script_answered(&play->script, 1), settings->answers,
-           MODEL_LAYERS);
+    if (told[0] == settings->answers && told[1] == settings->answers && play->script.wrong == 0)
+        printf(
+            "  tokens      all %u right on both ranks, each by %u all-reduces that met their own: "
+            "no step was mispaired\n",
+            settings->answers, MODEL_LAYERS);
+    else
+        printf("  tokens      %u on rank 0 and %u on rank 1 of %u right, %u wrong\n", told[0],
+               told[1], settings->answers, play->script.wrong);
     printf("  time        %.3f s%s, trace %016" PRIx64 "\n", seconds(play->report.ended_ns),
            settings->real ? "" : ", virtual", play->report.hash);
 }

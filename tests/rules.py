@@ -34,6 +34,9 @@ CORE_PRINTS = re.compile(
     r'\b((v?f?printf|f?puts|putchar|perror|fopen|fread|fwrite|f?scanf)\s*\(|(stdout|stderr)\b)')
 
 WORLDS = {'hal_sim': 'hal_sim/sc_sim.h', 'hal_cuda': 'hal_cuda/sc_cuda.h'}
+# The examples are what an engine's author would write: the public headers, and files beside them.
+EXAMPLE_SIM = re.compile(r'examples/[^/]*_sim\.[ch]$')  # these alone know the test double
+
 INSIDERS = ('tests/', 'cli/', 'fuzz/')  # these may open the simulator and its lab
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -83,6 +86,17 @@ def world_objection(name, header):
     return None
 
 
+def example_objection(root, name, system, header):
+    if system and header == 'spark_comm_sim.h' and not EXAMPLE_SIM.match(name):
+        return 'only *_sim files know the test double'
+    if system and header not in ('spark_comm.h', 'spark_comm_sim.h') \
+            and any((root / folder / header).exists() for folder in ('', 'core', 'hal_sim')):
+        return 'examples see the public headers only'
+    if not system and not header.startswith('examples/'):
+        return 'examples see the public headers, as <...>, and files beside them'
+    return None
+
+
 def include_violations(root, name, lines):
     for number, line in enumerate(lines, 1):
         found = INCLUDE.match(line)
@@ -94,6 +108,8 @@ def include_violations(root, name, lines):
         if not system:
             header = resolved(root, name, header)
         objection = core_objection(name, system, header) if name.startswith('core/') else None
+        if name.startswith('examples/'):
+            objection = example_objection(root, name, system, header)
         objection = objection or (None if system else world_objection(name, header))
         if header.startswith('sodium') and (name, header) != SEALER:
             objection = 'only %s may include libsodium, as %s' % SEALER
@@ -153,6 +169,13 @@ PLANTED = [
     ('kernels/planted.h', '#include "hal_sim/lab/plan.h"', 2, 'others see only'),
     ('cli/planted.c', '#include "hal_sim/lab/plan.h"', 2, None),
     ('tests/unit/planted.c', '#include "hal_sim/lab/plan.h"', 2, None),
+    ('examples/planted.c', '#include <spark_comm.h>', 2, None),
+    ('examples/planted.c', '#include "gpu.h"', 2, None),
+    ('examples/planted_sim.c', '#include <spark_comm_sim.h>', 2, None),
+    ('examples/planted.c', '#include <spark_comm_sim.h>', 2, 'only *_sim'),
+    ('examples/planted.c', '#include <frame.h>', 2, 'public headers only'),
+    ('examples/planted_sim.c', '#include "core/pump.h"', 2, 'files beside them'),
+    ('examples/planted_sim.c', '#include "hal_sim/sc_sim.h"', 2, 'files beside them'),
     ('hal/planted.c', '\n' * FILE_LINES_MAX, FILE_LINES_MAX + 2, 'file has more than'),
     ('hal/planted.c', 'int f(void) {' + '\n' * FUNCTION_LINES_MAX + '}', 2, 'function has more'),
     ('hal/planted.c', 'int f(void) {' + '\n' * (FUNCTION_LINES_MAX - 1) + '}', 2, None),
