@@ -39,49 +39,9 @@ static void expect_lost_or_closed(struct real_call *call) {
 }
 
 static void expect_closed_for_everybody(sc_comm comm, uint64_t epoch) {
-    struct sc_recovery recovery = {.size = sizeof recovery};
-    struct sc_health_report report = {.size = sizeof report};
-    uint8_t byte;
-    uint32_t bytes;
-    int fd;
-    void *memory;
-    sc_ticket ticket;
-    sc_capture capture;
-    const sc_status answers[] = {
-        sc_join(comm),
-        sc_wait_ready(comm, SC_FOREVER, &recovery),
-        sc_reconnect(comm, epoch, 0),
-        sc_close(comm, SC_CLOSE_FINAL, SC_FOREVER),
-        sc_buffer_register(comm, &byte, 1),
-        sc_buffer_deregister(comm, &byte),
-        sc_mem_alloc(comm, 16, &memory),
-        sc_mem_free(comm, NULL),
-        real_submit(comm, epoch),
-        sc_all_reduce_start(comm, epoch, NULL, 0, SC_BF16, NULL, &ticket),
-        sc_all_reduce_join(comm, epoch, 1, NULL),
-        sc_all_reduce_async(comm, epoch, NULL, 0, SC_BF16, NULL),
-        sc_broadcast(comm, epoch, NULL, 0, 0, NULL),
-        sc_all_gather(comm, epoch, NULL, NULL, 0, NULL),
-        sc_reduce_scatter(comm, epoch, NULL, NULL, 0, SC_BF16, NULL),
-        sc_send(comm, epoch, NULL, 0, 0, NULL),
-        sc_recv(comm, epoch, NULL, 0, 0, NULL),
-        sc_group_begin(comm, epoch),
-        sc_group_end(comm),
-        sc_sync(comm, epoch, NULL, SC_SYNC_LOCAL, SC_FOREVER),
-        sc_test(comm, epoch, NULL),
-        sc_capture_begin(comm, epoch, NULL, &capture),
-        sc_capture_end(comm, 1),
-        sc_capture_release(comm, 1),
-        sc_replay_begin(comm, epoch, 1, NULL),
-        sc_replay_end(comm),
-        sc_barrier(comm, epoch, SC_FOREVER),
-        sc_command_send(comm, epoch, NULL, 0, SC_FOREVER),
-        sc_command_recv(comm, epoch, NULL, 0, &bytes, SC_FOREVER),
-        sc_mark(comm, epoch, 1),
-        sc_health(comm, &report),
-        sc_event_fd(comm, &fd),
-    };
-    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++)
+    sc_status answers[REAL_ANSWERS_MAX];
+    const uint32_t count = real_answers(comm, epoch, answers);
+    for (uint32_t i = 0; i < count; i++)
         assert_int_equal(answers[i], SC_CLOSED);
     assert_non_null(strstr(sc_last_error(), "sc_event_fd: CLOSED"));
     assert_int_equal(real_live(comm), 0);

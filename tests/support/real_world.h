@@ -119,6 +119,10 @@ void real_call_begin(struct real_call *call);
 // Waits for its end, and returns its status.
 sc_status real_call_end(struct real_call *call);
 
+// What each call answers, of all that there are, on a handle where none has any effect.
+#define REAL_ANSWERS_MAX 40u
+uint32_t real_answers(sc_comm comm, uint64_t epoch, sc_status answers[REAL_ANSWERS_MAX]);
+
 // ---- notes ----
 
 // Everything that a handle's on_note heard, in order; under its own lock.
