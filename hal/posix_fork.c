@@ -31,8 +31,9 @@ static void in_child(void) {
         close(p->wake_fd);
         close(p->spare_fd);
         close(p->event_fd);
+        pthread_mutex_unlock(&p->lock);
     }
-    first = NULL; // left behind, with the locks that nobody here will ever ask for
+    first = NULL; // what is left of them is nobody's
     pthread_mutex_unlock(&lock);
 }
 

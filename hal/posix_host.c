@@ -152,7 +152,6 @@ sc_status sc_posix_create(struct sc_posix **out) {
         .wake = host_wake,
     };
     sc_posix_threads_open(posix);
-    sc_posix_fork_watch(posix);
     posix->link = sc_posix_link_table;
     posix->link.ctx = posix;
     posix->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -162,6 +161,7 @@ sc_status sc_posix_create(struct sc_posix **out) {
         sc_posix_destroy(posix);
         return SC_NO_MEMORY;
     }
+    sc_posix_fork_watch(posix); // whole, and without links yet
     *out = posix;
     return SC_OK;
 }
@@ -175,9 +175,11 @@ void sc_posix_hang_up(struct sc_posix *posix) {
 void sc_posix_destroy(struct sc_posix *posix) {
     if (posix == NULL)
         return;
-    sc_posix_fork_forget(posix);
     sc_posix_query_end(posix->query);
+    pthread_mutex_lock(&posix->lock); // a fork finds a link open, and closes it, or finds none
     sc_posix_hang_up(posix);
+    pthread_mutex_unlock(&posix->lock);
+    sc_posix_fork_forget(posix);
     if (posix->spare_fd >= 0)
         close(posix->spare_fd);
     if (posix->event_fd >= 0)
