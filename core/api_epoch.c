@@ -3,54 +3,47 @@
 // Epochs as an application sees them: waiting for one, giving one up, and what ranks tell each other
 // within it.
 #include "core/api_inside.h"
+#include "core/text.h"
 
-#include <stdio.h>
 #include <string.h>
 
-// The text so far ends at *used.
-static void add(char *text, size_t bytes, size_t *used, const char *format, uint32_t rank,
-                const char *word) {
-    if (*used < bytes)
-        *used += (size_t)snprintf(text + *used, bytes - *used, format, rank, word);
+static void explain_absence(struct sc_api *api, uint32_t rank, struct sc_text *text) {
+    const struct sc_action *refusal = &api->refusals[api->rank == 0 ? rank : api->rank];
+    char why[200] = "";
+    sc_text_add(text, "; rank %u is %s", rank, api->rank == 0 ? "missing" : "not reached");
+    if (refusal->status != SC_OK)
+        sc_text_add(text, ", its hello was refused: %s", sc_refusal_text(refusal, why, sizeof why));
+    else if (api->rank != 0 && *sc_pump_explain(api->pump, why, sizeof why) != '\0')
+        sc_text_add(text, ": %s", why);
 }
 
-static void explain_peer(struct sc_api *api, uint32_t rank, char *text, size_t bytes,
-                         size_t *used) {
+// A member knows of rank 0 only.
+static void explain_peer(struct sc_api *api, uint32_t rank, struct sc_text *text) {
     struct sc_peer_view peer;
-    if (sc_core_peer_view(sc_pump_core(api->pump), rank, &peer) != SC_OK)
+    if (sc_core_peer_view(sc_pump_core(api->pump), rank, &peer) != SC_OK ||
+        (api->rank != 0 && rank != 0))
         return;
-    if (peer.heard_ns == 0 && api->rank != 0 && rank == 0) {
-        char dial[200];
-        sc_pump_explain(api->pump, dial, sizeof dial);
-        add(text, bytes, used,
-            dial[0] != '\0' ? "; rank %u is not reached: %s" : "; rank %u is not reached%s", rank,
-            dial);
-    } else if (peer.heard_ns == 0) {
-        if (api->rank == 0)
-            add(text, bytes, used, "; rank %u is missing%s", rank, "");
-    } else if (peer.loading) {
-        add(text, bytes, used, "; rank %u is %s", rank, "still loading");
-    } else {
-        add(text, bytes, used, "; rank %u is %s", rank, sc_state_name((enum sc_state)peer.state));
-    }
+    if (peer.heard_ns == 0)
+        explain_absence(api, rank, text);
+    else
+        sc_text_add(text, "; rank %u is %s", rank,
+                    peer.loading ? "still loading" : sc_state_name((enum sc_state)peer.state));
 }
 
-void sc_api_explain(struct sc_api *api, char *text, size_t bytes) {
+void sc_api_explain(struct sc_api *api, char *out, size_t bytes) {
+    struct sc_text text = sc_text_begin(out, bytes);
     struct sc_core_view view;
     char cause[200];
     sc_pump_view(api->pump, &view);
-    size_t used =
-        (size_t)snprintf(text, bytes, "rank %u is %s", api->rank, sc_state_name(view.state));
+    sc_text_add(&text, "rank %u is %s", api->rank, sc_state_name(view.state));
     if (view.state == SC_STATE_IDLE)
-        add(text, bytes, &used, ", rank %u has not called %s", api->rank, "sc_join");
-    if (view.state == SC_STATE_ABORTING && view.captures != 0 && used < bytes)
-        used += (size_t)snprintf(text + used, bytes - used, ", %u captures are not released",
-                                 view.captures);
-    for (uint32_t r = 0; r < api->world_size && used < bytes; r++)
-        explain_peer(api, r, text, bytes, &used);
-    if (view.cause.code != SC_OK && used < bytes)
-        snprintf(text + used, bytes - used, "; last cause: %s",
-                 sc_cause_text(&view.cause, cause, sizeof cause));
+        sc_text_add(&text, ", and has not called sc_join");
+    if (view.state == SC_STATE_ABORTING && view.captures != 0)
+        sc_text_add(&text, ", %u captures are not released", view.captures);
+    for (uint32_t r = 0; r < api->world_size; r++)
+        explain_peer(api, r, &text);
+    if (view.cause.code != SC_OK)
+        sc_text_add(&text, "; last cause: %s", sc_cause_text(&view.cause, cause, sizeof cause));
 }
 
 static sc_status not_ready(struct sc_call *call, sc_status status) {

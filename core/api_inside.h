@@ -89,6 +89,7 @@ struct sc_api {
     uint64_t interrupts_told;
 
     uint64_t join_timeouts, join_timeouts_served;
+    struct sc_action refusals[SC_WORLD_MAX]; // the last of each rank's hellos, until it is greeted
     uint64_t agreed;
     struct sc_api_barriers barriers[2]; // of the newest epoch, and of the one before
     uint64_t barriers_arrived, barriers_called;
@@ -177,6 +178,8 @@ static inline sc_status sc_api_epoch_status(const struct sc_api *api, uint64_t e
 void sc_note_push(struct sc_api *api, struct sc_note note, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void sc_note_notice(struct sc_api *api, const struct sc_action *notice);
+// Why a hello was refused, in words.
+const char *sc_refusal_text(const struct sc_action *refusal, char *text, size_t bytes);
 uint64_t sc_api_notify_step(void *arg); // the step of the NOTIFIER thread
 
 // ---- api_ops.c ---------------------------------------------------------------------------------

@@ -57,6 +57,16 @@ static const char *ranks_of(uint64_t mask, char *text, size_t bytes) {
     return text;
 }
 
+const char *sc_refusal_text(const struct sc_action *a, char *text, size_t bytes) {
+    sc_status status = (sc_status)a->status;
+    if (status == SC_CONFIG)
+        snprintf(text, bytes, "%s is %" PRIu64 " on rank 0 and %" PRIu64 " there",
+                 sc_config_field_name((enum sc_config_field)a->mask), a->a, a->b);
+    else
+        snprintf(text, bytes, "%s (%s)", sc_status_name(status), sc_status_sentence(status));
+    return text;
+}
+
 void sc_note_notice(struct sc_api *api, const struct sc_action *a) {
     struct sc_note note = {.rank = a->rank, .status = a->status, .epoch = a->epoch};
     const char *name = sc_status_name((sc_status)a->status);
@@ -65,13 +75,8 @@ void sc_note_notice(struct sc_api *api, const struct sc_action *a) {
     case SC_NOTICE_STATE: note_state(api, a); break;
     case SC_NOTICE_REFUSED:
         note.kind = SC_NOTE_REFUSED;
-        if (a->status == SC_CONFIG)
-            sc_note_push(api, note,
-                         "rank %u refused: %s is %" PRIu64 " on rank 0 and %" PRIu64 " there",
-                         a->rank, sc_config_field_name((enum sc_config_field)a->mask), a->a, a->b);
-        else
-            sc_note_push(api, note, "rank %u refused: %s (%s)", a->rank, name,
-                         sc_status_sentence((sc_status)a->status));
+        sc_note_push(api, note, "rank %u refused: %s", a->rank,
+                     sc_refusal_text(a, text, sizeof text));
         break;
     case SC_NOTICE_MISSING:
         note.kind = SC_NOTE_MISSING;

@@ -27,6 +27,13 @@ static void on_notice(void *arg, const struct sc_action *a) {
     switch ((enum sc_notice)a->kind) {
     case SC_NOTICE_STATE: state_changes(api, a); break;
     case SC_NOTICE_MISSING: api->join_timeouts++; break;
+    case SC_NOTICE_REFUSED:
+        if (a->rank < SC_WORLD_MAX) // a stranger may claim any
+            api->refusals[a->rank] = *a;
+        break;
+    case SC_NOTICE_GREETED:
+        api->refusals[api->rank == 0 ? a->rank : api->rank].status = SC_OK;
+        break;
     case SC_NOTICE_AGREED: api->agreed = a->a; break;
     case SC_NOTICE_BARRIER: api->barriers[0].passed = a->a; break;
     default: break;

@@ -248,11 +248,12 @@ struct sc_rank_record {
 /// but for `fresh`: so all can choose the same step without asking each other. Cause and phases are
 /// the coordinator's; one that was started anew knows of none, and each member then keeps its own.
 struct sc_recovery {
-    uint32_t size;           ///< in: sizeof(struct sc_recovery)
-    uint32_t world;          ///< entries of ranks that count
-    uint64_t epoch;          ///< the new one
-    struct sc_cause cause;   ///< why the last one ended; code SC_OK before the first loss
-    struct sc_phases phases; ///< how long it took
+    uint32_t size;  ///< in: sizeof(struct sc_recovery)
+    uint32_t world; ///< entries of ranks that count
+    uint64_t epoch; ///< the new one
+    struct sc_cause
+        cause; ///< why the last epoch ended, or the last attempt at one; code SC_OK: neither
+    struct sc_phases phases;                   ///< how long it took
     struct sc_rank_record ranks[SC_WORLD_MAX]; ///< by rank
 };
 
@@ -444,7 +445,8 @@ SC_API SC_MUST_USE sc_status sc_recv(sc_comm comm, uint64_t epoch, void *dst, ui
 /// and become one launch, so that ranks may exchange in both directions. Up to 128 of them. Collectives
 /// in between are refused INVALID. A group is of the calling thread; a second begin is INVALID.
 SC_API SC_MUST_USE sc_status sc_group_begin(sc_comm comm, uint64_t epoch);
-/// Ends the group, also after an error in it, which it then returns, and enqueues nothing.
+/// Ends the group, also after a send or recv in it was refused, which it then returns, and enqueues
+/// nothing.
 SC_API SC_MUST_USE sc_status sc_group_end(sc_comm comm);
 
 // ---- when results count ------------------------------------------------------------------------

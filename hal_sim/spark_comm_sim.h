@@ -10,7 +10,8 @@
 /// bit: each rank has one thread, one runs at a time, and time passes only while all of them wait (and,
 /// for those that poll, a little after every thousand calls). on_note is called from whichever thread
 /// is awake, and no call may wait in it. Under the real clock ranks may have any number of threads, and
-/// nothing is repeatable.
+/// nothing is repeatable. Only waits and calls that enter the library let time pass: a loop that just looks
+/// at sc_health() or sc_live_epoch() must sleep in between.
 #ifndef SPARK_COMM_SIM_H
 #define SPARK_COMM_SIM_H
 

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// Sentences put together piece by piece, cut where there is no more room.
+#ifndef SC_CORE_TEXT_H
+#define SC_CORE_TEXT_H
+
+#include <stddef.h>
+
+struct sc_text {
+    char *to;
+    size_t bytes; // at least 1
+    size_t used;
+};
+
+// An empty one in that memory.
+struct sc_text sc_text_begin(char *to, size_t bytes);
+void sc_text_add(struct sc_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif
