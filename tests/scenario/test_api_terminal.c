@@ -184,6 +184,8 @@ static void differs(struct api_rank *me) {
         EQUAL(me, cause.value[1], API_CAPACITY * 2);
     } else { // waits on: whoever can reach its port must not be able to end it
         EXPECT(me, wait_ready(me, SECOND), SC_TIMEOUT);
+        SAYS(me,
+             "rank 1 is missing, its hello was refused: capacity is 65536 on rank 0 and 131072");
         const struct api_note *note = api_note(me, SC_NOTE_REFUSED);
         TRUE(me, note != NULL && note->note.rank == 1 && note->note.status == SC_CONFIG);
         HAS_WORDS(me, note->text, "capacity is 65536 on rank 0 and 131072 there");
