@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: AGPL-3.0-only
 """Plays the example engine's stories, and holds docs/GUIDE.md to its sources.
 
-    tests/engine.py [PROGRAM]    default: build/release/examples/engine
+    tests/engine.py [PROGRAM] [--few]    default: build/release/examples/engine
 
 Every story must end with all tokens right, decoded layer by layer and by graph, with one seed and
-with many; the same run must give the same trace. What the guide shows as C must stand in examples/.
+with many (--few: with a tenth of them); the same run must give the same trace, and under the real
+clock the same tokens. What the guide shows as C must stand in examples/.
 """
 
+import argparse
 import pathlib
 import re
 import subprocess
@@ -51,12 +53,17 @@ def check_stories(program):
     check(one != other, 'another seed gives another trace')
 
 
-def check_many_seeds(program):
+def check_many_seeds(program, share):
     for story, runs in MANY.items():
         for mode in MODES:
-            command = ['--story', story, '--runs', str(runs)] + mode
+            command = ['--story', story, '--runs', str(runs // share)] + mode
             code, output = play(program, *command)
             check(code == 0 and output.endswith(', 0 runs wrong\n'), ' '.join(command), output)
+
+
+def check_real_clock(program):
+    code, output = play(program, '--story', 'death', '--real')
+    check(code == 0 and 'all 24 right on both ranks' in output, '--story death --real', output)
 
 
 def check_command_line(program):
@@ -85,12 +92,18 @@ def check_guide():
 
 
 def main():
-    program = sys.argv[1] if len(sys.argv) > 1 else 'build/release/examples/engine'
-    program = str(ROOT / program)
+    options = argparse.ArgumentParser(description=__doc__,
+                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument('program', nargs='?', default='build/release/examples/engine')
+    options.add_argument('--few', action='store_true')
+    chosen = options.parse_args()
+
+    program = str(ROOT / chosen.program)
     check_guide()
     check_command_line(program)
     check_stories(program)
-    check_many_seeds(program)
+    check_many_seeds(program, 10 if chosen.few else 1)
+    check_real_clock(program)
     print('engine: %d wrong' % len(failures))
     sys.exit(1 if failures else 0)
 

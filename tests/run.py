@@ -60,6 +60,8 @@ def all_checks():
     checks += [['python3', 'tests/cli.py', 'build/%s/spark-comm' % variant]
                for variant in ('release', 'asan')]
     checks += [['python3', 'tests/%s.py' % name] for name in ('abi', 'install', 'reference')]
+    checks += [['python3', 'tests/engine.py'],
+               ['python3', 'tests/engine.py', 'build/asan/examples/engine', '--few']]
     checks += [['python3', 'tests/determinism.py'], ['python3', 'tests/instructions.py']]
     return checks + [swarm(200, 'asan'), swarm(2000)]
 
