@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// Groups and collectives: NCCL's own, on the caller's stream, and the sum of a pair exchange. The
+// depth of a group is the calling thread's, in NCCL as in the seam's contract.
+#include "hal_cuda/inside.h"
+
+#define BLOCK_THREADS 256u
+#define ELEMENTS_A_THREAD 8u // 16 bytes
+
+static cudaStream_t stream_of(uint64_t stream) {
+    return (cudaStream_t)sc_cuda_stream(stream);
+}
+
+static void *at(uint64_t address) {
+    return (void *)(uintptr_t)address;
+}
+
+sc_status sc_cuda_nccl_status(ncclResult_t result) {
+    switch (result) {
+    case ncclSuccess:
+    case ncclInProgress: return SC_OK;
+    case ncclInvalidArgument:
+    case ncclInvalidUsage: return SC_INVALID;
+    case ncclRemoteError: return SC_ASYNC_ERROR;
+    default: return SC_SUBMIT_FAILED;
+    }
+}
+
+sc_status sc_cuda_group_begin(void *ctx) {
+    struct sc_cuda *c = ctx;
+    return c->context_lost ? SC_CONTEXT_LOST : sc_cuda_nccl_status(c->nccl->ncclGroupStart_());
+}
+
+sc_status sc_cuda_group_end(void *ctx) {
+    struct sc_cuda *c = ctx;
+    return sc_cuda_nccl_status(c->nccl->ncclGroupEnd_());
+}
+
+// What every collective does first.
+#define USABLE(c, comm, handle)                                                                    \
+    ncclComm_t comm = sc_cuda_comm_usable((c), (handle));                                          \
+    if (comm == NULL)                                                                              \
+    return (c)->context_lost ? SC_CONTEXT_LOST : SC_STATE
+
+sc_status sc_cuda_send(void *ctx, uint64_t handle, uint64_t src, uint64_t bytes, uint32_t peer,
+                       uint64_t stream) {
+    struct sc_cuda *c = ctx;
+    USABLE(c, comm, handle);
+    return sc_cuda_nccl_status(c->nccl->ncclSend_(at(src), bytes / SC_BF16_BYTES, ncclBfloat16,
+                                                  (int)peer, comm, stream_of(stream)));
+}
+
+sc_status sc_cuda_recv(void *ctx, uint64_t handle, uint64_t dst, uint64_t bytes, uint32_t peer,
+                       uint64_t stream) {
+    struct sc_cuda *c = ctx;
+    USABLE(c, comm, handle);
+    return sc_cuda_nccl_status(c->nccl->ncclRecv_(at(dst), bytes / SC_BF16_BYTES, ncclBfloat16,
+                                                  (int)peer, comm, stream_of(stream)));
+}
+
+sc_status sc_cuda_all_reduce(void *ctx, uint64_t handle, uint64_t buf, uint64_t bytes,
+                             uint64_t stream) {
+    struct sc_cuda *c = ctx;
+    USABLE(c, comm, handle);
+    return sc_cuda_nccl_status(c->nccl->ncclAllReduce_(
+        at(buf), at(buf), bytes / SC_BF16_BYTES, ncclBfloat16, ncclSum, comm, stream_of(stream)));
+}
+
+sc_status sc_cuda_broadcast(void *ctx, uint64_t handle, uint64_t buf, uint64_t bytes, uint32_t root,
+                            uint64_t stream) {
+    struct sc_cuda *c = ctx;
+    USABLE(c, comm, handle);
+    return sc_cuda_nccl_status(c->nccl->ncclBroadcast_(
+        at(buf), at(buf), bytes / SC_BF16_BYTES, ncclBfloat16, (int)root, comm, stream_of(stream)));
+}
+
+sc_status sc_cuda_all_gather(void *ctx, uint64_t handle, uint64_t src, uint64_t dst, uint64_t bytes,
+                             uint64_t stream) {
+    struct sc_cuda *c = ctx;
+    USABLE(c, comm, handle);
+    return sc_cuda_nccl_status(c->nccl->ncclAllGather_(at(src), at(dst), bytes / SC_BF16_BYTES,
+                                                       ncclBfloat16, comm, stream_of(stream)));
+}
+
+sc_status sc_cuda_reduce_scatter(void *ctx, uint64_t handle, uint64_t src, uint64_t dst,
+                                 uint64_t bytes, uint64_t stream) {
+    struct sc_cuda *c = ctx;
+    USABLE(c, comm, handle);
+    return sc_cuda_nccl_status(c->nccl->ncclReduceScatter_(
+        at(src), at(dst), bytes / SC_BF16_BYTES, ncclBfloat16, ncclSum, comm, stream_of(stream)));
+}
+
+sc_status sc_cuda_add_bf16(void *ctx, uint64_t dst, uint64_t src, uint64_t bytes, uint64_t epoch,
+                           uint64_t stream) {
+    struct sc_cuda *c = ctx;
+    struct sc_cuda_guard guard;
+    uint64_t count = bytes / SC_BF16_BYTES;
+    uint64_t wanted =
+        (count + BLOCK_THREADS * ELEMENTS_A_THREAD - 1) / (BLOCK_THREADS * ELEMENTS_A_THREAD);
+    uint32_t blocks = wanted < c->add_blocks ? (uint32_t)wanted : c->add_blocks;
+    void *arguments[] = {&dst, &src, &count, &epoch, &c->fence};
+    if (c->context_lost)
+        return SC_CONTEXT_LOST;
+    sc_cuda_enter(c, &guard);
+    sc_status status =
+        sc_cuda_status(c, c->cu->cuLaunchKernel_(c->add, blocks, 1, 1, BLOCK_THREADS, 1, 1, 0,
+                                                 sc_cuda_stream(stream), arguments, NULL));
+    sc_cuda_leave(c, &guard);
+    return status;
+}

