@@ -29,7 +29,7 @@ sc_status sc_pump_record(struct sc_pump *p, struct sc_pump_capture *capture, uin
     if (count > 1)
         status = sc_pump_compose_group(p, descs, places, count);
     else if (!sc_core_op_is_void(p->core, descs))
-        status = sc_pump_compose(p, descs, places, 0);
+        status = sc_pump_compose(p, descs, places, epoch);
     for (uint32_t i = 0; i < count && status == SC_OK; i++)
         capture->list[capture->count++] = descs[i];
     return status;

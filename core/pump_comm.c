@@ -117,6 +117,8 @@ void sc_pump_comm_run(struct sc_pump *p) {
         if (p->comm_told)
             return;
         p->comm_told = true;
+        p->pair_from_bytes = report.pair_from_bytes;
+        p->pair_to_bytes = report.pair_to_bytes;
         event.type = SC_EVENT_COMM_READY;
         event.u.comm_ready.formed_ns = report.formed_ns;
         break;

@@ -75,6 +75,7 @@ struct sc_pump {
     bool context_told; // that failure was a lost context, which ends more than an epoch
     bool comm_lives;   // not known to have ended: its memory must stay
     uint32_t abandoned;
+    uint64_t pair_from_bytes, pair_to_bytes; // payloads that a pair exchange sums
     struct sc_comm_id id;
     uint64_t receive; // buffer of the pair exchange
     struct sc_registry registry;

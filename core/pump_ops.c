@@ -48,7 +48,7 @@ sc_status sc_pump_compose(struct sc_pump *p, const struct sc_op_desc *desc,
     sc_status status = SC_INVALID;
     switch ((enum sc_op_kind)desc->kind) {
     case SC_OP_ALL_REDUCE:
-        if (p->config.core.world == 2)
+        if (p->config.core.world == 2 && bytes >= p->pair_from_bytes && bytes < p->pair_to_bytes)
             return pair_exchange(p, desc, place, permit);
         status = d->all_reduce(ctx(p), comm, place->dst, bytes, place->stream);
         break;

@@ -145,6 +145,10 @@ struct sc_comm_report {
     enum sc_comm_state state;
     sc_status error;    // SC_COMM_ERROR: SC_COMM_FAILED, SC_ASYNC_ERROR or SC_CONTEXT_LOST
     uint64_t formed_ns; // when creation returned and the warm-up began; 0 before
+    // SC_COMM_READY in a world of two: payloads in [from, to) are summed faster by a pair exchange, a
+    // group of send and recv and then add_bf16, than by all_reduce. Alike on both ranks.
+    uint64_t pair_from_bytes;
+    uint64_t pair_to_bytes;
 };
 
 enum sc_op_state {
@@ -239,7 +243,8 @@ struct sc_device {
     sc_status (*reduce_scatter)(void *ctx, uint64_t comm, uint64_t src, uint64_t dst,
                                 uint64_t bytes, uint64_t stream);
     // dst += src, BF16, by the rules of kernels/bf16.h, if the fence equals `epoch` when it runs;
-    // otherwise it does nothing. A captured one compares the permit of its replay instead.
+    // otherwise it does nothing. In a capture `epoch` is the one that the capture belongs to; a world
+    // may compare the permit of the replay instead, which is the same.
     sc_status (*add_bf16)(void *ctx, uint64_t dst, uint64_t src, uint64_t bytes, uint64_t epoch,
                           uint64_t stream);
 

@@ -4,9 +4,6 @@
 // depth of a group is the calling thread's, in NCCL as in the seam's contract.
 #include "hal_cuda/inside.h"
 
-#define BLOCK_THREADS 256u
-#define ELEMENTS_A_THREAD 8u // 16 bytes
-
 static cudaStream_t stream_of(uint64_t stream) {
     return (cudaStream_t)sc_cuda_stream(stream);
 }
@@ -94,17 +91,11 @@ sc_status sc_cuda_add_bf16(void *ctx, uint64_t dst, uint64_t src, uint64_t bytes
                            uint64_t stream) {
     struct sc_cuda *c = ctx;
     struct sc_cuda_guard guard;
-    uint64_t count = bytes / SC_BF16_BYTES;
-    uint64_t wanted =
-        (count + BLOCK_THREADS * ELEMENTS_A_THREAD - 1) / (BLOCK_THREADS * ELEMENTS_A_THREAD);
-    uint32_t blocks = wanted < c->add_blocks ? (uint32_t)wanted : c->add_blocks;
-    void *arguments[] = {&dst, &src, &count, &epoch, &c->fence};
     if (c->context_lost)
         return SC_CONTEXT_LOST;
     sc_cuda_enter(c, &guard);
-    sc_status status =
-        sc_cuda_status(c, c->cu->cuLaunchKernel_(c->add, blocks, 1, 1, BLOCK_THREADS, 1, 1, 0,
-                                                 sc_cuda_stream(stream), arguments, NULL));
+    sc_status status = sc_cuda_status(
+        c, sc_cuda_launch_add(c->device, dst, src, bytes, epoch, sc_cuda_stream(stream)));
     sc_cuda_leave(c, &guard);
     return status;
 }

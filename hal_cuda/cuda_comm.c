@@ -5,7 +5,7 @@
 // warms up, then sleeps until the abort is wanted, which it calls, too. A worker whose create does not
 // come back, or whose abort does not, is left behind with what it holds; it cleans up if it ever
 // returns.
-#include "hal_cuda/inside.h"
+#include "hal_cuda/comm.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -18,27 +18,6 @@
 #define LOOK_NS 50000l // how often a warm-up that nobody signals is looked at
 
 _Static_assert(sizeof(ncclUniqueId) == SC_COMM_ID_BYTES, "an id is NCCL's");
-
-struct sc_cuda_comm {
-    uint64_t handle;
-    struct sc_comm_spec spec;
-    const struct sc_cuda_driver *cu;
-    const struct sc_cuda_nccl *nccl;
-    CUcontext context;
-    struct sc_posix *posix; // woken at each change, unless it was left behind
-    pthread_t thread;
-
-    pthread_mutex_t lock;
-    pthread_cond_t change;
-    enum sc_comm_state state;
-    sc_status error;
-    uint64_t formed_ns;
-    ncclComm_t comm;
-    bool created; // the create has returned
-    bool abort_wanted;
-    bool orphaned; // … while the create had not returned
-    bool left_behind;
-};
 
 static _Atomic uint32_t left; // workers left behind in this process that have not ended
 
@@ -69,7 +48,7 @@ static ncclResult_t create(struct sc_cuda_comm *m, ncclComm_t *comm) {
                                             &config);
 }
 
-// One exchange with every peer, and one all-reduce: NCCL connects at first use, which takes longer than
+// In the scratch memory: one exchange with every peer, and one all-reduce: NCCL connects at first use, which takes longer than
 // all the rest.
 static ncclResult_t enqueue_warm_up(struct sc_cuda_comm *m, CUdeviceptr memory, CUstream stream) {
     const struct sc_cuda_nccl *n = m->nccl;
@@ -93,8 +72,7 @@ static ncclResult_t enqueue_warm_up(struct sc_cuda_comm *m, CUdeviceptr memory, 
                              (cudaStream_t)stream);
 }
 
-// Until the stream is empty or the abort is wanted.
-static sc_status await_stream(struct sc_cuda_comm *m, CUstream stream) {
+sc_status sc_cuda_comm_await(struct sc_cuda_comm *m, CUstream stream) {
     sc_status status = SC_INPROGRESS;
     pthread_mutex_lock(&m->lock);
     while (!m->abort_wanted && status == SC_INPROGRESS) {
@@ -115,14 +93,15 @@ static sc_status await_stream(struct sc_cuda_comm *m, CUstream stream) {
 }
 
 static sc_status warm_up(struct sc_cuda_comm *m) {
-    CUdeviceptr memory = 0;
+    CUdeviceptr scratch = m->device->scratch;
     CUstream stream = NULL;
     sc_status status = SC_COMM_FAILED;
-    if (m->cu->cuMemAlloc_(&memory, (m->spec.world + 1) * WARM_BYTES) == CUDA_SUCCESS &&
-        m->cu->cuStreamCreateWithPriority_(&stream, CU_STREAM_NON_BLOCKING, 0) == CUDA_SUCCESS &&
-        m->cu->cuMemsetD8Async_(memory, 0, WARM_BYTES, stream) == CUDA_SUCCESS &&
-        enqueue_warm_up(m, memory, stream) == ncclSuccess)
-        status = await_stream(m, stream);
+    if (m->cu->cuStreamCreateWithPriority_(&stream, CU_STREAM_NON_BLOCKING, 0) == CUDA_SUCCESS &&
+        m->cu->cuMemsetD8Async_(scratch, 0, WARM_BYTES, stream) == CUDA_SUCCESS &&
+        enqueue_warm_up(m, scratch, stream) == ncclSuccess)
+        status = sc_cuda_comm_await(m, stream);
+    if (status == SC_OK && m->spec.world == 2)
+        status = sc_cuda_lanes_choose(m, stream, scratch);
     if (status == SC_INPROGRESS) { // wanted no more: what it enqueued ends with the abort
         (void)m->nccl->ncclCommAbort_(m->comm);
         m->comm = NULL;
@@ -130,12 +109,11 @@ static sc_status warm_up(struct sc_cuda_comm *m) {
     }
     if (stream != NULL)
         (void)m->cu->cuStreamDestroy_(stream);
-    if (memory != 0)
-        (void)m->cu->cuMemFree_(memory);
     return status;
 }
 
 static void destroy(struct sc_cuda_comm *m) {
+    sc_cuda_device_let_go(m->device);
     pthread_cond_destroy(&m->change);
     pthread_mutex_destroy(&m->lock);
     free(m);
@@ -145,7 +123,7 @@ static void *work(void *arg) {
     struct sc_cuda_comm *m = arg;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; // beside any capture of others
     (void)pthread_setname_np(pthread_self(), "spark-comm");
-    (void)m->cu->cuCtxSetCurrent_(m->context);
+    (void)m->cu->cuCtxSetCurrent_(m->device->context);
     (void)m->cu->cuThreadExchangeStreamCaptureMode_(&mode);
     ncclComm_t comm = NULL;
     ncclResult_t result = create(m, &comm);
@@ -236,7 +214,8 @@ sc_status sc_cuda_comm_create(void *ctx, const struct sc_comm_spec *spec, uint64
     m->spec = *spec;
     m->cu = c->cu;
     m->nccl = c->nccl;
-    m->context = c->context;
+    m->device = c->device;
+    sc_cuda_device_hold(m->device);
     m->posix = c->posix;
     m->state = SC_COMM_FORMING;
     pthread_condattr_t monotonic;
@@ -285,7 +264,8 @@ sc_status sc_cuda_comm_poll(void *ctx, uint64_t handle, struct sc_comm_report *r
         return SC_INVALID;
     struct sc_cuda_comm *m = *slot;
     pthread_mutex_lock(&m->lock);
-    struct sc_comm_report now = {m->state, m->error, m->formed_ns};
+    struct sc_comm_report now = {m->state, m->error, m->formed_ns, m->pair_from_bytes,
+                                 m->pair_to_bytes};
     if (m->orphaned && m->state != SC_COMM_GONE) {
         leave_behind(c, slot);
         *report = (struct sc_comm_report){.state = SC_COMM_GONE};
@@ -358,7 +338,7 @@ uint64_t sc_cuda_comm_live(const struct sc_cuda *c) {
     return newest;
 }
 
-bool sc_cuda_comms_close(struct sc_cuda *c) {
+void sc_cuda_comms_close(struct sc_cuda *c) {
     for (uint32_t i = 0; i < SC_CUDA_COMMS_MAX; i++) {
         struct sc_cuda_comm *m = c->comms[i];
         if (m == NULL)
@@ -368,5 +348,4 @@ bool sc_cuda_comms_close(struct sc_cuda *c) {
         pthread_cond_signal(&m->change);
         leave_behind(c, &c->comms[i]);
     }
-    return atomic_load(&left) == 0;
 }

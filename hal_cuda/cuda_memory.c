@@ -75,11 +75,12 @@ sc_status sc_cuda_fence_set(void *ctx, uint64_t epoch) {
     if (c->context_lost)
         return SC_CONTEXT_LOST;
     sc_cuda_enter_polling(c, &guard);
-    *c->fence_source = epoch;
+    struct sc_cuda_device *d = c->device;
+    *d->fence_source = epoch;
     sc_status status = sc_cuda_status(
-        c, c->cu->cuMemcpyHtoDAsync_(c->fence, c->fence_source, sizeof epoch, c->side));
+        c, c->cu->cuMemcpyHtoDAsync_(d->fence, d->fence_source, sizeof epoch, d->side));
     if (status == SC_OK)
-        status = sc_cuda_status(c, c->cu->cuStreamSynchronize_(c->side));
+        status = sc_cuda_status(c, c->cu->cuStreamSynchronize_(d->side));
     sc_cuda_leave(c, &guard);
     return status;
 }

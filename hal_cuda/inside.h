@@ -3,8 +3,10 @@
 // Inside the real world:
 //
 //   cuda_load.c        the two libraries, by dlopen
-//   cuda_open.c        a device: context, kernels, the fence's word; the table
+//   cuda_open.c        a handle's world, and the table
+//   cuda_device.c      a GPU: context, kernels, the fence's word
 //   cuda_comm.c        communicators, each with a worker that may wait
+//   cuda_lanes.c       which way of summing is the faster one
 //   cuda_op.c          events around ops; streams
 //   cuda_collective.c  groups and collectives
 //   cuda_memory.c      memory, registrations, the fence
@@ -33,7 +35,8 @@
     X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamQuery)                \
     X(cuStreamGetCaptureInfo) X(cuStreamIsCapturing) X(cuCtxGetStreamPriorityRange)                \
     X(cuThreadExchangeStreamCaptureMode) X(cuEventCreate)                                          \
-    X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuModuleLoadData) X(cuModuleUnload)       \
+    X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventElapsedTime) X(cuMemcpyDtoHAsync)  \
+    X(cuModuleLoadData) X(cuModuleUnload)                                                          \
     X(cuModuleGetFunction) X(cuLaunchKernel) X(cuUserObjectCreate) X(cuUserObjectRelease)          \
     X(cuGraphRetainUserObject) X(cuGetErrorName) X(cuGetErrorString)
 #define SC_CUDA_NCCL(X)                                                                            \
@@ -62,8 +65,25 @@ SC_MUST_USE sc_status sc_cuda_load(const struct sc_cuda_driver **cu,
 #define SC_CUDA_COMMS_MAX 16u // forming, live, being aborted
 #define SC_CUDA_CAPTURES_MAX 128u
 #define SC_CUDA_REGISTRATIONS_MAX 512u
+#define SC_CUDA_SCRATCH_BYTES (UINT64_C(1) << 20)
 
 struct sc_cuda_comm;
+
+// What a handle has on its GPU. It is shared by the handle and by its communicators' workers, of which
+// one may be left behind: the last to let go frees it.
+struct sc_cuda_device {
+    _Atomic uint32_t holders;
+    const struct sc_cuda_driver *cu;
+    CUdevice device;
+    CUcontext context; // the primary one
+    CUmodule module;
+    CUfunction add;
+    uint32_t add_blocks; // as many as fill the device
+    CUdeviceptr fence;
+    uint64_t *fence_source; // page-locked
+    CUstream side;          // of our own writes, which must pass whatever else is enqueued
+    CUdeviceptr scratch;    // of warm-ups: two times SC_CUDA_SCRATCH_BYTES
+};
 
 struct sc_cuda_op {
     uint32_t generation;
@@ -92,14 +112,7 @@ struct sc_cuda {
     const struct sc_cuda_driver *cu;
     const struct sc_cuda_nccl *nccl;
     struct sc_posix *posix;
-    CUdevice device;
-    CUcontext context;
-    CUmodule module;
-    CUfunction add;
-    uint32_t add_blocks; // as many as fill the device
-    CUdeviceptr fence;
-    uint64_t *fence_source; // page-locked
-    CUstream side;          // of our own writes, which must pass whatever else is enqueued
+    struct sc_cuda_device *device;
     bool context_lost;
     uint64_t generation; // of comms, captures and registrations
 
@@ -123,6 +136,17 @@ void sc_cuda_enter(struct sc_cuda *c, struct sc_cuda_guard *guard);
 void sc_cuda_enter_polling(struct sc_cuda *c, struct sc_cuda_guard *guard);
 void sc_cuda_leave(struct sc_cuda *c, const struct sc_cuda_guard *guard);
 
+// cuda_device.c. `why` says what could not be had; on an error nothing is held.
+SC_MUST_USE sc_status sc_cuda_device_open(const struct sc_cuda_driver *cu, int32_t index,
+                                          struct sc_cuda_device **out, char *why, size_t why_bytes);
+void sc_cuda_device_hold(struct sc_cuda_device *device);
+void sc_cuda_device_let_go(struct sc_cuda_device *device);
+// dst += src, if the fence equals `epoch` when it runs. Inside the context.
+CUresult sc_cuda_launch_add(const struct sc_cuda_device *device, uint64_t dst, uint64_t src,
+                            uint64_t bytes, uint64_t epoch, CUstream stream);
+
+// What a CUDA error means, without regard to the handle.
+sc_status sc_cuda_meaning(CUresult result);
 // SC_OK, SC_NO_MEMORY, SC_CONTEXT_LOST (from then on for every verb), SC_CAPTURE or SC_DEVICE_ERROR.
 sc_status sc_cuda_status(struct sc_cuda *c, CUresult result);
 // SC_OK, SC_INVALID, SC_ASYNC_ERROR (remote, system) or SC_SUBMIT_FAILED.
@@ -137,8 +161,8 @@ static inline CUstream sc_cuda_stream(uint64_t stream) {
 ncclComm_t sc_cuda_comm_usable(struct sc_cuda *c, uint64_t comm);
 // The newest handle of a communicator; 0: there is none.
 uint64_t sc_cuda_comm_live(const struct sc_cuda *c);
-// Leaves all that are left behind. False when a worker may go on to use the context.
-bool sc_cuda_comms_close(struct sc_cuda *c);
+// Leaves all that are left behind.
+void sc_cuda_comms_close(struct sc_cuda *c);
 // Makes room in the pool for so many ops.
 sc_status sc_cuda_ops_open(struct sc_cuda *c, uint32_t count);
 void sc_cuda_ops_close(struct sc_cuda *c);

@@ -252,7 +252,8 @@ sc_status sc_sim_verb_comm_poll(void *ctx, uint64_t handle, struct sc_comm_repor
     struct sc_sim_comm *comm = sc_sim_comm_find(process, handle);
 
     if (status == SC_CONTEXT_LOST && process->context_lost && comm != NULL) {
-        *report = (struct sc_comm_report){SC_COMM_ERROR, SC_CONTEXT_LOST, comm->formed_ns};
+        *report = (struct sc_comm_report){
+            .state = SC_COMM_ERROR, .error = SC_CONTEXT_LOST, .formed_ns = comm->formed_ns};
         return SC_OK;
     }
     if (status != SC_OK)
@@ -260,7 +261,10 @@ sc_status sc_sim_verb_comm_poll(void *ctx, uint64_t handle, struct sc_comm_repor
     if (comm == NULL)
         return sc_sim_breach(process, "comm_poll: unknown communicator %#llx",
                              (unsigned long long)handle);
-    *report = (struct sc_comm_report){comm->state, comm->error, comm->formed_ns};
+    *report = (struct sc_comm_report){.state = comm->state,
+                                      .error = comm->error,
+                                      .formed_ns = comm->formed_ns,
+                                      .pair_to_bytes = UINT64_MAX};
     if (comm->state == SC_COMM_GONE) {
         process->held.communicators--;
         sc_sim_comm_put(comm);
