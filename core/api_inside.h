@@ -77,7 +77,7 @@ struct sc_api {
     uint32_t callers; // inside the monitor, or waiting in it
     bool changed;     // the pump has told something that a waiter may want
     bool state_changed;
-    bool idle; // the progress step last saw no op in flight
+    uint32_t hurried; // callers who wait for ops
     bool closing;
     bool closer; // a thread is in sc_close
     bool ended;  // … and about to free everything
@@ -140,6 +140,10 @@ sc_status sc_call_end(struct sc_call *call, sc_status status);
 // Waits for something to change: SC_OK to look again; SC_TIMEOUT, SC_INTERRUPTED, SC_CLOSED (somebody
 // closes the handle), SC_SIM_KILLED.
 SC_MUST_USE sc_status sc_call_await(struct sc_call *call, uint64_t deadline_ns);
+// The same for something that an op's completion brings: meanwhile the device is polled closely.
+SC_MUST_USE sc_status sc_call_await_op(struct sc_call *call, uint64_t deadline_ns);
+// Lets others in for a moment, without waiting: SC_OK or SC_SIM_KILLED.
+SC_MUST_USE sc_status sc_call_breathe(struct sc_call *call);
 // now + timeout, or never.
 uint64_t sc_call_deadline(const struct sc_call *call, uint64_t timeout_ns);
 
@@ -189,8 +193,6 @@ bool sc_submit_must_wait(const struct sc_api *api, uint64_t epoch);
 // Waits for that, or for room when the ledger is full: SC_OK to try again, SC_BUSY where the handle
 // was opened so, or what sc_call_await says.
 SC_MUST_USE sc_status sc_submit_wait(struct sc_call *call, bool full);
-// Something was launched: the progress thread must not sleep through it.
-void sc_submit_done(struct sc_api *api);
 
 // ---- the others --------------------------------------------------------------------------------
 

@@ -111,7 +111,6 @@ static sc_status build(struct sc_api *api, struct sc_config *config, char *why) 
     api->capacity_bytes = config->capacity_bytes;
     api->on_note = config->on_note;
     api->note_arg = config->arg;
-    api->idle = true;
     api->host = api->world.host;
     sc_status status = allocate(api, config);
     if (status == SC_OK && api->world.environment)

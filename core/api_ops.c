@@ -39,20 +39,13 @@ sc_status sc_submit_wait(struct sc_call *call, bool full) {
     if (full)
         sc_pump_poll(api->pump);
     if (!api->changed)
-        return sc_call_await(call, SC_NEVER_NS);
+        return sc_call_await_op(call, SC_NEVER_NS);
     sc_api_settle(api);
     return SC_OK;
 }
 
 bool sc_submit_must_wait(const struct sc_api *api, uint64_t epoch) {
     return api->replayer != NULL && api->replayer != sc_error_thread() && api->epoch == epoch;
-}
-
-// The progress thread sleeps longer while nothing is in flight.
-void sc_submit_done(struct sc_api *api) {
-    if (api->idle && api->world.device->poll_ns != 0)
-        api->host->wake(api->host->ctx);
-    api->idle = false;
 }
 
 // `from`: the stream that a started op forks from, or the op's own.
@@ -68,9 +61,7 @@ static sc_status submit(struct sc_call *call, uint64_t epoch, const struct sc_op
         else if (!wait)
             status = sc_pump_start(api->pump, epoch, desc, place, from, number, &seq);
         if (status != SC_BUSY) {
-            if (status == SC_OK)
-                sc_submit_done(api);
-            else
+            if (status != SC_OK)
                 explain_refusal(api, status, desc, place);
             return status;
         }
@@ -235,8 +226,6 @@ sc_status sc_group_end(sc_comm comm) {
             break;
         status = sc_submit_wait(&call, !wait);
     }
-    if (status == SC_OK)
-        sc_submit_done(api);
     return sc_call_end(&call, status);
 }
 

@@ -88,7 +88,6 @@ uint64_t sc_api_progress(void *arg) {
     if (api->host->enter(api->host->ctx) != SC_OK)
         return SC_NEVER_NS;
     uint64_t at = sc_pump_run(api->pump);
-    api->idle = !sc_pump_ops_pending(api->pump);
     uint64_t interrupts = atomic_load(&api->interrupts);
     if (interrupts != api->interrupts_told) {
         api->interrupts_told = interrupts;

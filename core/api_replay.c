@@ -76,7 +76,6 @@ sc_status sc_replay_begin(sc_comm comm, uint64_t epoch, sc_capture capture, void
     if (status == SC_OK) {
         api->replayer = sc_error_thread();
         api->replay_number = number;
-        sc_submit_done(api);
     }
     return sc_call_end(&call, explained(status, capture));
 }

@@ -5,6 +5,8 @@
 
 #include <inttypes.h>
 
+#define LOOKS_NS 100000u
+
 // What was submitted on `stream` so far, and what was started: those ops run on our own stream.
 struct target {
     uint64_t number;
@@ -38,17 +40,31 @@ static void explain_timeout(const struct sc_api *api) {
                     view.submitted, view.started, view.completed);
 }
 
+// A wait begins by looking: to fall asleep and to be woken takes longer than many an op. Not where the
+// device tells of its changes by itself.
+static uint64_t looks_until(const struct sc_api *api, uint64_t deadline_ns) {
+    if (api->world.device->poll_ns == 0)
+        return 0;
+    uint64_t until_ns = api->host->now_ns(api->host->ctx) + LOOKS_NS;
+    return until_ns < deadline_ns ? until_ns : deadline_ns;
+}
+
 // Waits until everything up to the target has completed in this epoch.
 static sc_status wait_local(struct sc_call *call, uint64_t epoch, struct target target,
                             uint64_t deadline_ns) {
     struct sc_api *api = call->api;
+    uint64_t asleep_ns = looks_until(api, deadline_ns);
     for (;;) {
         sc_pump_poll(api->pump);
         if (sc_api_epoch_status(api, epoch) != SC_OK)
             return SC_EPOCH_LOST;
         if (reached(api, target))
             return SC_OK;
-        sc_status status = sc_call_await(call, deadline_ns);
+        sc_status status;
+        if (api->host->now_ns(api->host->ctx) < asleep_ns)
+            status = sc_call_breathe(call);
+        else
+            status = sc_call_await_op(call, deadline_ns);
         if (status == SC_TIMEOUT)
             explain_timeout(api);
         if (status != SC_OK)

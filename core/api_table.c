@@ -168,6 +168,28 @@ sc_status sc_call_await(struct sc_call *call, uint64_t deadline_ns) {
     return status;
 }
 
+sc_status sc_call_await_op(struct sc_call *call, uint64_t deadline_ns) {
+    struct sc_api *api = call->api;
+    if (api->hurried++ == 0) {
+        sc_pump_hurry(api->pump, true);
+        if (api->world.device->poll_ns != 0) // the progress thread may sleep for longer
+            api->host->wake(api->host->ctx);
+    }
+    sc_status status = sc_call_await(call, deadline_ns);
+    if (call->inside && --api->hurried == 0)
+        sc_pump_hurry(api->pump, false);
+    return status;
+}
+
+sc_status sc_call_breathe(struct sc_call *call) {
+    const struct sc_host *host = call->api->host;
+    sc_api_settle(call->api);
+    host->leave(host->ctx);
+    sc_status status = host->enter(host->ctx);
+    call->inside = status == SC_OK;
+    return status;
+}
+
 void sc_interrupt(sc_comm comm) {
     uint32_t slot;
     sc_status status;

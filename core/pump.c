@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IDLE_POLL_NS 1000000u
+#define LEISURE_POLL_NS 1000000u
 #define TICKS_MAX 64u // more TICKs than this in one run would mean a deadline that never moves
 
 void sc_pump_config_init(struct sc_pump_config *config) {
@@ -111,8 +111,9 @@ uint64_t sc_pump_run(struct sc_pump *p) {
     uint64_t poll_ns = p->device->poll_ns != 0 ? p->device->poll_ns : SC_NEVER_NS - now;
     bool pending = sc_pump_ops_pending(p);
     bool watching = sc_pump_is_watching(p) && (p->comm != 0 || pending);
-    if (sc_core_state(p->core) == SC_STATE_READY && !pending && poll_ns < IDLE_POLL_NS)
-        poll_ns = IDLE_POLL_NS; // only an asynchronous error can come of it
+    bool hurry = p->hurry && pending;
+    if (sc_core_state(p->core) == SC_STATE_READY && !hurry && poll_ns < LEISURE_POLL_NS)
+        poll_ns = LEISURE_POLL_NS;
     if (p->fence_due)
         poll_ns = p->config.core.timing.heartbeat_ns;
     if ((watching || p->fence_due) && now + poll_ns < deadline)
@@ -280,6 +281,10 @@ sc_status sc_pump_close(struct sc_pump *p, bool final) {
     sc_pump_poll(p);
     struct sc_event event = {.type = SC_EVENT_CLOSE, .u.final = final};
     return sc_pump_feed_word(p, &event);
+}
+
+void sc_pump_hurry(struct sc_pump *p, bool hurry) {
+    p->hurry = hurry;
 }
 
 const struct sc_core *sc_pump_core(const struct sc_pump *p) {

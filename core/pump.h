@@ -80,6 +80,10 @@ SC_MUST_USE sc_status sc_pump_submit_group(struct sc_pump *pump, uint64_t epoch,
                                            struct sc_op_desc *descs, struct sc_op_place *places,
                                            uint32_t count, uint64_t *number);
 
+// Whether somebody waits for ops: only then does a run ask to be called as often as the device is to
+// be polled. Otherwise once a millisecond is enough, and leaves the device to the application.
+void sc_pump_hurry(struct sc_pump *pump, bool hurry);
+
 // Whether an op is in flight; the newest one in flight on a stream, 0 when none is; whether any is.
 bool sc_pump_op_pending(const struct sc_pump *pump, uint64_t number);
 uint64_t sc_pump_stream_newest(const struct sc_pump *pump, uint64_t stream);

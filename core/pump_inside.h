@@ -90,6 +90,7 @@ struct sc_pump {
     uint64_t mute_since_ns;
     uint64_t open_replay; // number between replay_begin and replay_end
     struct sc_pump_launch launch;
+    bool hurry; // somebody waits for ops
     uint32_t captures_count;
     uint32_t captures_open; // between begin and end
     uint32_t captures_told; // what the core knows to be held
