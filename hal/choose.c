@@ -12,6 +12,18 @@
 #endif
 
 #include <stdio.h>
+#include <string.h>
+
+static sc_status choose_gpus(const struct sc_config *config, struct sc_world *out, char *why,
+                             size_t why_bytes) {
+#if SC_CHOOSE_CUDA
+    return sc_cuda_choose(config, out, why, why_bytes);
+#else
+    (void)config, (void)out;
+    snprintf(why, why_bytes, "this build has no GPU world");
+    return SC_UNAVAILABLE;
+#endif
+}
 
 sc_status sc_choose_world(const struct sc_config *config, struct sc_world *out, char *why,
                           size_t why_bytes) {
@@ -19,13 +31,10 @@ sc_status sc_choose_world(const struct sc_config *config, struct sc_world *out, 
     if (sc_sim_here())
         return sc_sim_choose(config, out, why, why_bytes);
 #endif
-#if SC_CHOOSE_CUDA
-    return sc_cuda_choose(config, out, why, why_bytes);
-#else
-    (void)config, (void)out;
-    snprintf(why, why_bytes, "this build has no GPU world%s",
-             SC_CHOOSE_SIM ? ", and this thread belongs to no simulated rank (see sc_sim_run)"
-                           : "");
-    return SC_UNAVAILABLE;
-#endif
+    sc_status status = choose_gpus(config, out, why, why_bytes);
+    size_t used = strnlen(why, why_bytes);
+    if (SC_CHOOSE_SIM && status == SC_UNAVAILABLE)
+        snprintf(why + used, why_bytes - used,
+                 ", and this thread belongs to no simulated rank (see sc_sim_run)");
+    return status;
 }

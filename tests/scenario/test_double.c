@@ -225,6 +225,7 @@ static void without_a_run_there_is_no_simulated_rank(void **state) {
     config.capacity_bytes = 1024;
     config.master_host = "127.0.0.1";
     config.master_port = 29500;
+    config.device = 9999; // where there are GPUs, not so many
     assert_int_equal(sc_open(&config, &comm), SC_UNAVAILABLE);
     assert_non_null(strstr(sc_last_error(), "belongs to no simulated rank"));
 }

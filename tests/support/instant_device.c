@@ -124,8 +124,7 @@ static sc_status comm_poll(void *ctx, uint64_t comm, struct sc_comm_report *repo
         return SC_INVALID;
     bool gone = place->over && count_captures(ctx, comm) == 0 && !instant->switches.aborts_hang;
     // Formed at the beginning of time: there is no clock here.
-    *report = (struct sc_comm_report){
-        .state = gone ? SC_COMM_GONE : SC_COMM_READY, .formed_ns = 1, .pair_to_bytes = UINT64_MAX};
+    *report = (struct sc_comm_report){gone ? SC_COMM_GONE : SC_COMM_READY, SC_OK, 1, 0, UINT64_MAX};
     if (gone)
         give_back(ctx, place);
     return SC_OK;

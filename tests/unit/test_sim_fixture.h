@@ -105,7 +105,7 @@ static inline bool inject(struct fixture *f, struct sc_sim_fault fault) {
 }
 
 static inline enum sc_comm_state comm_state(struct life *life) {
-    struct sc_comm_report report = {SC_COMM_GONE, SC_OK, 0};
+    struct sc_comm_report report = {.state = SC_COMM_GONE};
 
     assert_int_equal(life->device->comm_poll(life->device->ctx, life->comm, &report), SC_OK);
     return report.state;

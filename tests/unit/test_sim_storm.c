@@ -168,7 +168,7 @@ static void communicate(struct storm *s, struct life *life) {
     const struct sc_device *d = life->device;
     uint32_t rank = rank_of(s, life);
     uint64_t out = 0;
-    struct sc_comm_report report = {SC_COMM_FORMING, SC_OK, 0};
+    struct sc_comm_report report = {.state = SC_COMM_FORMING};
     uint32_t held = 0;
 
     switch (draw(s, 10)) {
