@@ -70,9 +70,11 @@ static void one_creation_goes_wrong(_Atomic bool *(*which)(struct sc_instant_swi
     const uint64_t epoch = open_both(&job, comms);
     struct sc_instant_switches *switches = real_switches(comms[1]);
     *which(switches) = true;
+    const uint64_t since_ns = real_now();
     real_ok(sc_reconnect(comms[0], epoch, 1));
     real_until(real_health(comms[0]).cause.code == SC_COMM_FAILED ||
                real_health(comms[0]).cause.code == SC_DEVICE_ERROR);
+    assert_true(real_now() - since_ns < REAL_SECOND);
     assert_int_equal(switches->creates, 1);
     assert_int_equal(sc_wait_ready(comms[0], 1, &recovery), SC_TIMEOUT);
     expect_error_says("last cause: ");
