@@ -99,9 +99,9 @@ static void accept_next(struct relay *relay) {
         close(near);
         return;
     }
-    uint32_t i = relay->links++;
-    relay->link[i].fd[RELAY_UP] = near; // read here, written to the other
-    relay->link[i].fd[RELAY_DOWN] = far;
+    relay->link[relay->links].fd[RELAY_UP] = near; // read here, written to the other
+    relay->link[relay->links].fd[RELAY_DOWN] = far;
+    relay->links++;
 }
 
 static void end_link(struct relay *relay, uint32_t i) {

@@ -51,7 +51,7 @@ struct relay {
     int listener, stop; // `stop`: the writing end of a pipe
     int stopped;        // its other end
     pthread_t thread;
-    uint32_t links; // that there were; read them when it has stopped
+    _Atomic uint32_t links; // that there were; what they said is read when it has stopped
     struct {
         int fd[RELAY_WAYS];
         size_t bytes[RELAY_WAYS];
