@@ -11,6 +11,7 @@
 //   cuda_collective.c  groups and collectives
 //   cuda_memory.c      memory, registrations, the fence
 //   cuda_capture.c     captured graphs and their replays
+//   cuda_gpu.c         a GPU for programs of ours, beside the library
 //
 // Verbs are called by one thread at a time, under the monitor; workers have a lock of their own.
 #ifndef SC_CUDA_INSIDE_H
@@ -38,7 +39,9 @@
     X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventElapsedTime) X(cuMemcpyDtoHAsync)  \
     X(cuModuleLoadData) X(cuModuleUnload)                                                          \
     X(cuModuleGetFunction) X(cuLaunchKernel) X(cuUserObjectCreate) X(cuUserObjectRelease)          \
-    X(cuGraphRetainUserObject) X(cuGetErrorName) X(cuGetErrorString)
+    X(cuGraphRetainUserObject) X(cuGetErrorName) X(cuGetErrorString) X(cuMemGetInfo)               \
+    X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuGraphInstantiate) X(cuGraphLaunch)           \
+    X(cuGraphDestroy) X(cuGraphExecDestroy)
 #define SC_CUDA_NCCL(X)                                                                            \
     X(ncclGetVersion) X(ncclGetUniqueId) X(ncclCommInitRankConfig) X(ncclCommAbort)                \
     X(ncclCommGetAsyncError) X(ncclGetErrorString) X(ncclGetLastError) X(ncclGroupStart)           \

@@ -14,4 +14,64 @@
 SC_MUST_USE sc_status sc_cuda_choose(const struct sc_config *config, struct sc_world *out,
                                      char *why, size_t why_bytes);
 
+// ---- a GPU for programs of ours ----------------------------------------------------------------
+//
+// What the command and the tests need to drive a GPU themselves, beside the library: on the driver
+// that the library has loaded, so that nothing is linked against it. Streams, events and memory are
+// CUDA's own handles, as the public calls take them; a NULL stream is the legacy default one.
+//
+// Used by the thread that opened it, in which its context is the current one. Whatever does not answer
+// SC_OK has said why in sc_gpu_error().
+
+struct sc_gpu;
+
+// Makes the primary context of GPU `index` current. SC_UNAVAILABLE (no driver, no NCCL, no such GPU),
+// SC_NO_MEMORY, SC_DEVICE_ERROR: `why` says what was tried; nothing is held.
+SC_MUST_USE sc_status sc_gpu_open(int32_t index, struct sc_gpu **out, char *why, size_t why_bytes);
+// What was made of it must have been given back. NULL is none.
+void sc_gpu_close(struct sc_gpu *gpu);
+
+const char *sc_gpu_error(const struct sc_gpu *gpu); // of the last call that failed
+const char *sc_gpu_name(const struct sc_gpu *gpu);  // "NVIDIA H200"
+uint32_t sc_gpu_driver(const struct sc_gpu *gpu);   // 13000 is CUDA 13.0
+uint32_t sc_gpu_nccl(const struct sc_gpu *gpu);     // 22809 is NCCL 2.28.9
+// Of the whole device, whoever uses it.
+SC_MUST_USE sc_status sc_gpu_memory(struct sc_gpu *gpu, uint64_t *free_bytes,
+                                    uint64_t *total_bytes);
+
+SC_MUST_USE sc_status sc_gpu_alloc(struct sc_gpu *gpu, uint64_t bytes, void **memory);
+void sc_gpu_free(struct sc_gpu *gpu, void *memory);
+SC_MUST_USE sc_status sc_gpu_fill(struct sc_gpu *gpu, void *memory, uint8_t value, uint64_t bytes,
+                                  void *stream);
+// Host memory may be used again when these return; to_host has waited for the stream.
+SC_MUST_USE sc_status sc_gpu_to_device(struct sc_gpu *gpu, void *dst, const void *src,
+                                       uint64_t bytes, void *stream);
+SC_MUST_USE sc_status sc_gpu_to_host(struct sc_gpu *gpu, void *dst, const void *src, uint64_t bytes,
+                                     void *stream);
+
+// Streams that do not wait for the default one.
+SC_MUST_USE sc_status sc_gpu_stream_create(struct sc_gpu *gpu, void **stream);
+void sc_gpu_stream_destroy(struct sc_gpu *gpu, void *stream);
+SC_MUST_USE sc_status sc_gpu_stream_sync(struct sc_gpu *gpu, void *stream);
+SC_MUST_USE sc_status sc_gpu_stream_wait(struct sc_gpu *gpu, void *stream, void *event);
+
+// Events that take times.
+SC_MUST_USE sc_status sc_gpu_event_create(struct sc_gpu *gpu, void **event);
+void sc_gpu_event_destroy(struct sc_gpu *gpu, void *event);
+SC_MUST_USE sc_status sc_gpu_event_record(struct sc_gpu *gpu, void *event, void *stream);
+// Both must have passed.
+SC_MUST_USE sc_status sc_gpu_event_elapsed(struct sc_gpu *gpu, void *begun, void *ended,
+                                           double *elapsed_us);
+
+// Kernels: one that keeps the stream busy for so long, and one that does nothing.
+SC_MUST_USE sc_status sc_gpu_spin(struct sc_gpu *gpu, uint64_t ns, void *stream);
+SC_MUST_USE sc_status sc_gpu_nothing(struct sc_gpu *gpu, void *stream);
+
+// What is enqueued on `stream` from begin to end becomes a graph that can be launched. end ends the
+// capture whatever it answers; on an error there is no graph.
+SC_MUST_USE sc_status sc_gpu_graph_begin(struct sc_gpu *gpu, void *stream);
+SC_MUST_USE sc_status sc_gpu_graph_end(struct sc_gpu *gpu, void *stream, void **graph);
+SC_MUST_USE sc_status sc_gpu_graph_launch(struct sc_gpu *gpu, void *graph, void *stream);
+void sc_gpu_graph_destroy(struct sc_gpu *gpu, void *graph);
+
 #endif
