@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "cli/plan.h"
 #include "cli/report.h"
+#include "cli/run.h"
 #include "cli/sim.h"
 
 #include <argp.h>
@@ -26,6 +27,8 @@ static const struct command {
      "watch two simulated ranks lose one of them and decode on"},
     {"plan", (char[]){"spark-comm plan"}, sc_cli_plan,
      "see what a model asks of its ranks: capacity and traffic"},
+    {"run", (char[]){"spark-comm run"}, sc_cli_run,
+     "run one rank on a GPU: decode, and go on after the loss of another"},
     {"sim", (char[]){"spark-comm sim"}, sc_cli_sim,
      "play simulated runs, with faults drawn from a seed or from a file"},
 };
@@ -45,7 +48,7 @@ static int refuse(const char *what, const char *word) {
     char shown[64];
 
     sc_text_clean(word, shown, sizeof shown);
-    fprintf(stderr, "spark-comm: %s%s: expected demo, plan or sim, or --help\n", what, shown);
+    fprintf(stderr, "spark-comm: %s%s: expected demo, plan, run or sim, or --help\n", what, shown);
     return SC_EXIT_USAGE;
 }
 

@@ -53,6 +53,53 @@ bool sc_option_u64(const char *option, const char *text, uint64_t min, uint64_t 
     return false;
 }
 
+bool sc_option_bytes(const char *option, const char *text, uint64_t min, uint64_t max,
+                     uint64_t *out) {
+    static const char units[] = "KMG";
+    char expected[112];
+    const char *at = text;
+    uint64_t value = 0;
+    bool fits = take_digits(&at, &value);
+    const char *unit = fits && *at != '\0' ? strchr(units, *at) : NULL;
+
+    if (unit != NULL) {
+        fits = !__builtin_mul_overflow(value, UINT64_C(1024) << (10 * (unit - units)), &value);
+        at++;
+    }
+    if (fits && *at == '\0' && value >= min && value <= max) {
+        *out = value;
+        return true;
+    }
+    snprintf(expected, sizeof expected,
+             "a size from %" PRIu64 " to %" PRIu64 " bytes, such as 4096, 64K or 16M", min, max);
+    refuse(option, text, expected);
+    return false;
+}
+
+bool sc_option_address(const char *option, const char *text, char *host, size_t host_bytes,
+                       uint32_t *port) {
+    const char *colon = strrchr(text, ':');
+    const char *at = colon != NULL ? colon + 1 : text;
+    const char *name = text;
+    size_t length = colon != NULL ? (size_t)(colon - text) : 0;
+    uint64_t value = 0;
+
+    bool bracketed = length > 2 && name[0] == '[' && name[length - 1] == ']';
+    if (bracketed) {
+        name++;
+        length -= 2;
+    }
+    if (length > 0 && length < host_bytes && take_digits(&at, &value) && *at == '\0' &&
+        value >= 1 && value <= UINT16_MAX && (bracketed || memchr(name, ':', length) == NULL)) {
+        memcpy(host, name, length);
+        host[length] = '\0';
+        *port = (uint32_t)value;
+        return true;
+    }
+    refuse(option, text, "HOST:PORT, such as 192.168.1.10:29500 or [fe80::1]:29500");
+    return false;
+}
+
 void sc_text_clean(const char *text, char *out, size_t out_bytes) {
     size_t length = strlen(text);
     size_t kept = length;

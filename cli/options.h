@@ -19,6 +19,16 @@
 // Returns false after printing why.
 bool sc_option_u64(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out);
 
+// The same for a size in bytes, which may end in K, M or G: multiples of 1024.
+bool sc_option_bytes(const char *option, const char *text, uint64_t min, uint64_t max,
+                     uint64_t *out);
+
+// Reads HOST:PORT, where an IPv6 address stands in brackets.
+//   host    takes the name, without brackets; host_bytes is what fits
+//   port    1 to 65535
+bool sc_option_address(const char *option, const char *text, char *host, size_t host_bytes,
+                       uint32_t *port);
+
 // Copies outside text for use inside a sentence: control bytes become '?', so that it stays on
 // one line and sends nothing to the terminal; what does not fit out_bytes is cut and ends in
 // "...". Always terminated; out_bytes is at least 4.

@@ -15,7 +15,7 @@
 #define SECOND UINT64_C(1000000000)
 #define REDRAW_NS (SECOND / 5)
 
-static uint64_t now_ns(void) {
+uint64_t sc_report_now_ns(void) {
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -23,12 +23,13 @@ static uint64_t now_ns(void) {
 }
 
 void sc_progress_begin(struct sc_progress *progress) {
-    *progress = (struct sc_progress){.started_ns = now_ns(), .terminal = isatty(STDERR_FILENO)};
+    *progress =
+        (struct sc_progress){.started_ns = sc_report_now_ns(), .terminal = isatty(STDERR_FILENO)};
     progress->shown_ns = progress->started_ns;
 }
 
 void sc_progress_show(struct sc_progress *progress, const char *format, ...) {
-    uint64_t now = now_ns();
+    uint64_t now = sc_report_now_ns();
     uint64_t every_ns = progress->begun ? REDRAW_NS : SECOND;
     va_list arguments;
 
@@ -55,7 +56,7 @@ void sc_progress_clear(struct sc_progress *progress) {
 
 uint64_t sc_progress_end(struct sc_progress *progress) {
     sc_progress_clear(progress);
-    return now_ns() - progress->started_ns;
+    return sc_report_now_ns() - progress->started_ns;
 }
 
 const char *sc_report_time(uint64_t ns, char out[static SC_REPORT_TIME_BYTES]) {
@@ -83,6 +84,40 @@ bool sc_report_hex(cJSON *object, const char *key, uint64_t value) {
 
     snprintf(text, sizeof text, "%016" PRIx64, value);
     return cJSON_AddStringToObject(object, key, text) != NULL;
+}
+
+static int compare(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+void sc_report_sort(uint64_t *values, size_t count) {
+    qsort(values, count, sizeof *values, compare);
+}
+
+uint64_t sc_report_quantile(const uint64_t *sorted, size_t count, unsigned percent) {
+    size_t rank = (count * percent + 99) / 100;
+    if (count == 0)
+        return 0;
+    return sorted[rank > 0 ? rank - 1 : 0];
+}
+
+bool sc_report_json_file(cJSON *object, bool ok, const char *path) {
+    char *text = ok ? cJSON_Print(object) : NULL;
+    FILE *file = text != NULL ? fopen(path, "w") : NULL;
+
+    cJSON_Delete(object);
+    bool written = file != NULL && fputs(text, file) >= 0 && fputc('\n', file) != EOF;
+    int error = errno;
+    if (file != NULL && fclose(file) != 0 && written) {
+        written = false;
+        error = errno;
+    }
+    if (!written)
+        fprintf(stderr, "spark-comm: %s cannot be written: %s\n", path,
+                text != NULL ? strerror(error) : "no memory");
+    cJSON_free(text);
+    return written;
 }
 
 bool sc_report_json(cJSON *object, bool ok) {
