@@ -7,6 +7,7 @@
 // and choose alike, without a word between them.
 #include "hal_cuda/comm.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,9 @@
 static const uint64_t sizes[SIZES] = {4096, 65536, 262144, SC_CUDA_SCRATCH_BYTES};
 
 enum lane { LANE_ALL_REDUCE, LANE_PAIR, LANES };
+
+// What was last chosen in this process; nothing decides by it.
+static _Atomic uint64_t chosen_from, chosen_to;
 
 struct lanes {
     struct sc_cuda_comm *m;
@@ -104,6 +108,13 @@ static void choose(const struct lanes *l, uint64_t *from_bytes, uint64_t *to_byt
         end++;
     *from_bytes = first == 0 ? 0 : first < SIZES ? sizes[first] : UINT64_MAX;
     *to_bytes = end < SIZES ? sizes[end] : UINT64_MAX;
+    atomic_store(&chosen_from, *from_bytes);
+    atomic_store(&chosen_to, *to_bytes);
+}
+
+void sc_cuda_pair_range(uint64_t *from_bytes, uint64_t *to_bytes) {
+    *from_bytes = atomic_load(&chosen_from);
+    *to_bytes = atomic_load(&chosen_to);
 }
 
 sc_status sc_cuda_lanes_choose(struct sc_cuda_comm *m, CUstream stream, CUdeviceptr scratch) {

@@ -83,6 +83,8 @@ static bool load_nccl(char *why, size_t why_bytes) {
     if (!find(library, #name, &nccl_library.name##_, why, why_bytes))                              \
         return false;
     SC_CUDA_NCCL(FIND_NCCL)
+#define FIND_OPTIONAL(name) *(void **)&nccl_library.name##_ = dlsym(library, #name);
+    SC_CUDA_NCCL_OPTIONAL(FIND_OPTIONAL)
     if (nccl_library.ncclGetVersion_(&nccl_library.version) != ncclSuccess)
         nccl_library.version = 0;
     int version = nccl_library.version;

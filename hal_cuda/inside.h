@@ -47,6 +47,12 @@
     X(ncclCommGetAsyncError) X(ncclGetErrorString) X(ncclGetLastError) X(ncclGroupStart)           \
     X(ncclGroupEnd) X(ncclSend) X(ncclRecv) X(ncclAllReduce) X(ncclBroadcast) X(ncclAllGather)     \
     X(ncclReduceScatter) X(ncclCommRegister) X(ncclCommDeregister)
+#if NCCL_VERSION_CODE >= 22700
+#define SC_CUDA_NCCL_OPTIONAL(X) /* NULL where the library is older than the header */             \
+    X(ncclMemAlloc) X(ncclMemFree) X(ncclCommWindowRegister) X(ncclCommWindowDeregister)
+#else
+#define SC_CUDA_NCCL_OPTIONAL(X)
+#endif
 // clang-format on
 
 struct sc_cuda_driver {
@@ -55,6 +61,7 @@ struct sc_cuda_driver {
 };
 struct sc_cuda_nccl {
     SC_CUDA_NCCL(SC_CUDA_MEMBER)
+    SC_CUDA_NCCL_OPTIONAL(SC_CUDA_MEMBER)
 #undef SC_CUDA_MEMBER
     int version;
 };

@@ -14,6 +14,10 @@
 SC_MUST_USE sc_status sc_cuda_choose(const struct sc_config *config, struct sc_world *out,
                                      char *why, size_t why_bytes);
 
+// Which payloads the newest communicator of this process exchanges in pairs: from the one size to below
+// the other. All the rest is NCCL's own all-reduce. For reports.
+void sc_cuda_pair_range(uint64_t *from_bytes, uint64_t *to_bytes);
+
 // ---- a GPU for programs of ours ----------------------------------------------------------------
 //
 // What the command and the tests need to drive a GPU themselves, beside the library: on the driver
