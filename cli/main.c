@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
 // spark-comm: finds the command and hands it the rest of the line.
+#include "cli/bench.h"
 #include "cli/demo.h"
 #include "cli/options.h"
 #include "cli/plan.h"
@@ -23,21 +24,27 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const char *what;
 } commands[] = {
+    {"bench", (char[]){"spark-comm bench"}, sc_cli_bench,
+     "measure all-reduces, or with `recover' recoveries"},
     {"demo", (char[]){"spark-comm demo"}, sc_cli_demo,
      "watch two simulated ranks lose one of them and decode on"},
     {"plan", (char[]){"spark-comm plan"}, sc_cli_plan,
      "see what a model asks of its ranks: capacity and traffic"},
     {"run", (char[]){"spark-comm run"}, sc_cli_run,
-     "run one rank on a GPU: decode, and go on after the loss of another"},
+     "run one rank on a GPU; see it go on after a loss"},
     {"sim", (char[]){"spark-comm sim"}, sc_cli_sim,
      "play simulated runs, with faults drawn from a seed or from a file"},
+    // Roles in which bench starts this program; they are not listed.
+    {"bench-rank", (char[]){"spark-comm bench-rank"}, sc_bench_rank, NULL},
+    {"recover-rank", (char[]){"spark-comm recover-rank"}, sc_recover_rank, NULL},
 };
 #define COMMANDS (sizeof commands / sizeof commands[0])
 
 static int print_help(void) {
     puts("Usage: spark-comm COMMAND [OPTION...]\n\nCommands:");
     for (size_t i = 0; i < COMMANDS; i++)
-        printf("  %-24s %s\n", commands[i].name, commands[i].what);
+        if (commands[i].what != NULL)
+            printf("  %-24s %s\n", commands[i].name, commands[i].what);
     puts("\nOptions:\n  --help                   print this help\n"
          "  --version                print the version\n\n"
          "spark-comm COMMAND --help lists what a command takes.");
@@ -48,7 +55,8 @@ static int refuse(const char *what, const char *word) {
     char shown[64];
 
     sc_text_clean(word, shown, sizeof shown);
-    fprintf(stderr, "spark-comm: %s%s: expected demo, plan, run or sim, or --help\n", what, shown);
+    fprintf(stderr, "spark-comm: %s%s: expected bench, demo, plan, run or sim, or --help\n", what,
+            shown);
     return SC_EXIT_USAGE;
 }
 

@@ -35,10 +35,12 @@ FILES = {
 }
 
 PLAN = ('--max-batch-tokens', '8192')
+RANK = ('--rank', '0', '--world', '2')
+MASTER = ('--master', '127.0.0.1:29500')
 
 # name, arguments, what the sentence must hold
 MISTAKES = [
-    ('nothing at all', [], ['demo', 'plan', 'sim']),
+    ('nothing at all', [], ['bench', 'demo', 'plan', 'run', 'sim']),
     ('unknown subcommand', ['paln'], ['paln']),
     ('unknown flag before a subcommand', ['--frobnicate'], ['--frobnicate']),
 
@@ -104,6 +106,61 @@ MISTAKES = [
     ('sim: negative seconds', ['sim', '--seconds', '-1'], ['--seconds -1']),
     ('sim: seed that is no number', ['sim', '--seed', 'lucky'], ['--seed lucky']),
     ('sim: trace into a missing folder', ['sim', '--trace', 'none/t.json'], ['none/t.json']),
+
+    ('run: no rank', ['run', '--world', '2', *MASTER], ['--rank R is missing']),
+    ('run: no world', ['run', '--rank', '0', *MASTER], ['--world W is missing']),
+    ('run: no master', ['run', '--rank', '0', '--world', '2'], ['--master HOST:PORT is missing']),
+    ('run: rank beyond the world', ['run', '--rank', '2', '--world', '2', *MASTER],
+     ['--rank 2: expected less than the world of 2']),
+    ('run: negative rank', ['run', '--rank', '-1', '--world', '2', *MASTER], ['--rank -1']),
+    ('run: world of none', ['run', '--rank', '0', '--world', '0', *MASTER], ['--world 0']),
+    ('run: world of 65', ['run', '--rank', '0', '--world', '65', *MASTER], ['--world 65']),
+    ('run: master without a port', ['run', *RANK, '--master', 'spark-1'],
+     ['--master spark-1: expected HOST:PORT']),
+    ('run: master without a host', ['run', *RANK, '--master', ':29500'], ['--master :29500']),
+    ('run: port 0', ['run', *RANK, '--master', 'spark-1:0'], ['--master spark-1:0']),
+    ('run: port beyond 16 bits', ['run', *RANK, '--master', 'spark-1:65536'],
+     ['--master spark-1:65536']),
+    ('run: port that is no number', ['run', *RANK, '--master', 'spark-1:http'],
+     ['--master spark-1:http']),
+    ('run: IPv6 address without brackets', ['run', *RANK, '--master', 'fe80::1:29500'],
+     ['--master fe80::1:29500', '[fe80::1]:29500']),
+    ('run: negative device', ['run', *RANK, *MASTER, '--device', '-1'], ['--device -1']),
+    ('run: no tokens', ['run', *RANK, *MASTER, '--tokens', '0'], ['--tokens 0']),
+    ('run: missing model file', ['run', *RANK, *MASTER, '--model', 'none.json'], ['none.json']),
+    ('run: stray argument', ['run', *RANK, *MASTER, 'stray'], ['stray']),
+    ('run: unknown flag', ['run', *RANK, *MASTER, '--frobnicate'], ['--frobnicate']),
+
+    ('bench: smaller than an element', ['bench', '-b', '1'], ['-b 1: expected a size']),
+    ('bench: half an element', ['bench', '-b', '257'], ['-b 257', 'even']),
+    ('bench: sizes the wrong way round', ['bench', '-b', '1M', '-e', '1K'], ['-b 1048576', '1024']),
+    ('bench: unknown unit', ['bench', '-e', '64X'], ['-e 64X']),
+    ('bench: size beyond 64 bits', ['bench', '-e', '99999999999999999999G'], ['-e 9999']),
+    ('bench: size that wraps', ['bench', '-e', '17179869185G'], ['-e 17179869185G']),
+    ('bench: sizes that never grow', ['bench', '-f', '1'], ['-f 1']),
+    ('bench: no ops', ['bench', '-n', '0'], ['-n 0']),
+    ('bench: no op before a sample', ['bench', '-w', '0'], ['-w 0']),
+    ('bench: no samples', ['bench', '-N', '0'], ['-N 0']),
+    ('bench: one GPU', ['bench', '-g', '1'], ['-g 1']),
+    ('bench: nine GPUs', ['bench', '-g', '9'], ['-g 9']),
+    ('bench: unknown word', ['bench', 'recovr'], ['recovr', 'recover']),
+    ('bench: unknown flag', ['bench', '--frobnicate'], ['--frobnicate']),
+    ('bench recover: no cycles', ['bench', 'recover', '--cycles', '0'], ['--cycles 0']),
+    ('bench recover: unknown way', ['bench', 'recover', '--how', 'maim'],
+     ['--how maim', 'kill, stop, reset or async']),
+    ('bench recover: victim that is not there', ['bench', 'recover', '--victim', '2'],
+     ['--victim 2', '-g']),
+    ('bench recover: one GPU', ['bench', 'recover', '-g', '1'], ['-g 1']),
+    ('bench recover: missing model file', ['bench', 'recover', '--model', 'none.json'],
+     ['none.json']),
+    ('bench recover: stray argument', ['bench', 'recover', 'stray'], ['stray']),
+]
+
+# What there is to do with a GPU, where there is none.
+WITH_GPUS = [
+    ('run', ['run', *RANK, *MASTER]),
+    ('bench', ['bench']),
+    ('bench recover', ['bench', 'recover']),
 ]
 
 # name, hidden size, layers with an all-reduce, layers
@@ -119,6 +176,12 @@ HELP = [
     ('demo', ['--model', '--tokens', '--kill-at', '--help']),
     ('sim', ['--seed', '--ranks', '--faults', '--seconds', '--runs', '--trace', '--json',
              '--help']),
+    ('run', ['--rank', '--world', '--master', '--device', '--model', '--tokens', '--verify',
+             '--graph', '--key-file', '--final', '--help']),
+    ('bench', ['--minbytes', '--maxbytes', '--stepfactor', '--iters', '--warmup_iters', '--rounds',
+               '--ngpus', '--output_file', '--help']),
+    ('bench recover', ['--cycles', '--how', '--victim', '--model', '--graph', '--leak-host-kib',
+                       '--leak-gpu-kib', '--ngpus', '--output_file', '--help']),
 ]
 
 
@@ -150,8 +213,10 @@ def listing(folder):
 
 
 def run(program, arguments, folder):
-    # Help and hints must not depend on the terminal or the language of whoever runs this.
-    environment = dict(os.environ, LC_ALL='C', ARGP_HELP_FMT='rmargin=79')
+    # Help and hints must not depend on the terminal or the language of whoever runs this; nor must
+    # a mistake that slips through wake a GPU.
+    environment = dict(os.environ, LC_ALL='C', ARGP_HELP_FMT='rmargin=79',
+                       SPARK_COMM_CUDA_LIBRARY='no-driver-here.so')
     return subprocess.run([program, *arguments], cwd=folder, env=environment, text=True,
                           stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S,
                           check=False)
@@ -170,6 +235,17 @@ def mistake(program, arguments, parts):
               'expected one sentence on stderr, not: %r' % said)
         for part in parts:
             check(part in said, 'the sentence lacks %r: %s' % (part, said.strip()))
+
+
+def without_gpu(program, arguments):
+    """It says what it lacks: the driver, or in some builds all that would use one."""
+    with folder_of_files() as folder:
+        done = run(program, arguments, folder)
+        check(done.returncode == 2, 'status %d, expected 2' % done.returncode)
+        check(done.stdout == '', 'stdout is not empty: %r' % done.stdout[:200])
+        check(len(done.stderr.splitlines()) == 1, 'expected one sentence: %r' % done.stderr)
+        check('no-driver-here.so' in done.stderr or 'no GPU world' in done.stderr,
+              'the sentence does not say what is missing: %s' % done.stderr)
 
 
 def carried_model(program, name, hidden, moe_layers, layers):
@@ -230,7 +306,7 @@ def full_disk(program):
 
 def help_of(program, command, flags):
     with folder_of_files() as folder:
-        done = run(program, [command, '--help'], folder)
+        done = run(program, [*command.split(), '--help'], folder)
         check(done.returncode == 0, 'status %d: %s' % (done.returncode, done.stderr.strip()))
         check(done.stderr == '', 'stderr is not empty: %r' % done.stderr)
         lines = done.stdout.splitlines()
@@ -249,6 +325,7 @@ def top_help(program):
         check(done.returncode == 0, 'status %d: %s' % (done.returncode, done.stderr.strip()))
         check(done.stderr == '', 'stderr is not empty: %r' % done.stderr)
         for command, _ in HELP:
+            command = command.split()[0]
             check(re.search(r'\b%s\b' % command, done.stdout), 'the help lacks %s' % command)
 
 
@@ -262,6 +339,8 @@ def cases(program):
     """Yields (name, function, arguments)."""
     for name, arguments, parts in MISTAKES:
         yield name, mistake, (program, arguments, parts)
+    for command, arguments in WITH_GPUS:
+        yield '%s: without a GPU' % command, without_gpu, (program, arguments)
     for row in CARRIED:
         yield 'plan: figures of %s' % row[0], carried_model, (program, *row)
     yield 'plan: a file in a world of 4', model_file, (program,)

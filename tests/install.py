@@ -101,11 +101,11 @@ def versions_agree(tree):
 
 def manual_names_every_option(tree):
     manual = (tree / 'share/man/man1/spark-comm.1').read_text()
-    for command in ('demo', 'plan', 'sim'):
+    for command in ('bench', 'bench recover', 'demo', 'plan', 'run', 'sim'):
         section = re.search(r'^\.Ss spark-comm %s\n(.*?)^\.S[sh]' % command, manual, re.M | re.S)
         check(section, 'spark-comm %s has no section' % command)
-        told = set(re.findall(r'^\.It Fl -(\S+)', section[1], re.M))
-        helped = run(tree / 'bin/spark-comm', command, '--help')
+        told = set(re.findall(r'^\.It (?:Fl \w Ar \w+ , )?Fl -(\S+)', section[1], re.M))
+        helped = run(tree / 'bin/spark-comm', *command.split(), '--help')
         taken = set(re.findall(r'^\s+(?:-.,\s)?--([\w-]+)', helped, re.M)) - {'help', 'usage',
                                                                               'version'}
         check(told == taken, 'spark-comm %s: the manual has %s, --help has %s'

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// Processes of our own: this very program once more, in another role, with a channel of whole messages
+// to it. A role begins before anything of CUDA is touched, and ends at once when whoever started it
+// does.
+#ifndef SC_CLI_GPU_CHILD_H
+#define SC_CLI_GPU_CHILD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define SC_CHILD_CHANNEL 3 // the descriptor, in the child
+
+struct sc_child {
+    pid_t pid; // 0: there is none
+    int channel;
+};
+
+// False after saying why on stderr.
+bool sc_child_start(struct sc_child *child, const char *role);
+// Kills it and waits for its end.
+void sc_child_end(struct sc_child *child);
+// Waits for its end; false when that was not exit status 0.
+bool sc_child_await(struct sc_child *child);
+
+// Either end. False: the other one is gone, or the message is of another length. Messages of several
+// threads do not mix.
+bool sc_child_say(int channel, const void *message, size_t bytes);
+bool sc_child_hear(int channel, void *message, size_t bytes);
+
+// A port of 127.0.0.1 that nobody listens on, for rank 0; 0 after saying on stderr why there is none.
+uint32_t sc_child_free_port(void);
+
+#endif
