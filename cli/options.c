@@ -79,22 +79,20 @@ bool sc_option_bytes(const char *option, const char *text, uint64_t min, uint64_
 bool sc_option_address(const char *option, const char *text, char *host, size_t host_bytes,
                        uint32_t *port) {
     const char *colon = strrchr(text, ':');
-    const char *at = colon != NULL ? colon + 1 : text;
-    const char *name = text;
     size_t length = colon != NULL ? (size_t)(colon - text) : 0;
+    bool bracketed = length > 2 && text[0] == '[' && colon[-1] == ']';
+    const char *name = bracketed ? text + 1 : text;
+    const char *at = colon != NULL ? colon + 1 : text;
     uint64_t value = 0;
 
-    bool bracketed = length > 2 && name[0] == '[' && name[length - 1] == ']';
-    if (bracketed) {
-        name++;
-        length -= 2;
-    }
+    length -= bracketed ? 2 : 0;
     if (length > 0 && length < host_bytes && take_digits(&at, &value) && *at == '\0' &&
-        value >= 1 && value <= UINT16_MAX && (bracketed || memchr(name, ':', length) == NULL)) {
+        value >= 1 && value <= UINT16_MAX) {
         memcpy(host, name, length);
         host[length] = '\0';
         *port = (uint32_t)value;
-        return true;
+        if (bracketed || strpbrk(host, ":[]") == NULL)
+            return true;
     }
     refuse(option, text, "HOST:PORT, such as 192.168.1.10:29500 or [fe80::1]:29500");
     return false;

@@ -24,7 +24,7 @@ bool sc_option_bytes(const char *option, const char *text, uint64_t min, uint64_
                      uint64_t *out);
 
 // Reads HOST:PORT, where an IPv6 address stands in brackets.
-//   host    takes the name, without brackets; host_bytes is what fits
+//   host    takes the name, without brackets, of less than host_bytes
 //   port    1 to 65535
 bool sc_option_address(const char *option, const char *text, char *host, size_t host_bytes,
                        uint32_t *port);

@@ -4,7 +4,7 @@
 // sample bring them together, so that its first op waits for nobody.
 #include "cli/gpu/bench.h"
 #include "cli/gpu/child.h"
-#include "cli/gpu/pattern.h"
+#include "cli/pattern.h"
 #include "cli/report.h"
 #include "core/op.h"
 

@@ -3,7 +3,7 @@
 // Steps, as an engine that decodes would make them.
 #include "cli/gpu/steps.h"
 
-#include "cli/gpu/pattern.h"
+#include "cli/pattern.h"
 #include "core/op.h"
 
 #include <stdlib.h>

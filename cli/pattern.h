@@ -2,8 +2,8 @@
 //
 // What ranks put into a collective so that the result can be checked: whole numbers from 0 to 3, of
 // which up to 64 add up without rounding, in any order.
-#ifndef SC_CLI_GPU_PATTERN_H
-#define SC_CLI_GPU_PATTERN_H
+#ifndef SC_CLI_PATTERN_H
+#define SC_CLI_PATTERN_H
 
 #include <stdint.h>
 

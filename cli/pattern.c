@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
 // The numbers that results are checked with.
-#include "cli/gpu/pattern.h"
+#include "cli/pattern.h"
 
 #include "kernels/bf16.h"
 
