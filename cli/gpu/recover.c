@@ -52,15 +52,12 @@ static bool strike(struct recover *r) {
     return false;
 }
 
-// From now on the struck process is not listened to.
+// From now on the struck process is not listened to. One that was killed is not waited for either: it
+// may take its time to give back what it has of the GPU, and a supervisor would not wait for that.
 static void put_aside(struct recover *r) {
     struct sc_recover_member *m = &r->world.members[r->request->victim];
-    if (r->request->how == SC_RECOVER_STOP) {
-        m->frozen = m->child;
-        m->child.pid = 0;
-    } else {
-        (void)sc_child_await(&m->child);
-    }
+    m->former = m->child;
+    m->child.pid = 0;
 }
 
 // Starts the newcomer, and lets it join once its GPU and its memory are there. 0 on a failure.
@@ -154,7 +151,7 @@ static bool play_cycle(struct recover *r, struct sc_recover_cycle *cycle) {
     if (!sc_recover_world_await(w, SC_SAID_FIRST, SC_ALL_RANKS, RECOVER_NS))
         return false;
     take_times(r, cycle, struck_ns, joined_ns);
-    sc_child_end(&w->members[r->request->victim].frozen);
+    sc_child_end(&w->members[r->request->victim].former);
     sc_recover_world_forget(w);
     return rest_and_count(r, cycle);
 }

@@ -64,7 +64,7 @@ struct sc_recover_word {
 
 struct sc_recover_member {
     struct sc_child child;
-    struct sc_child frozen;       // its former process, stopped
+    struct sc_child former;       // the process before it, frozen or dying
     uint32_t said;                // mask of kinds, since they were last forgotten
     struct sc_recover_word of[6]; // the last of each kind
     uint64_t left_heard_ns;       // when LEFT came here

@@ -106,8 +106,10 @@ static void tell_counts(const struct sc_recover_result *result) {
            last->counts.threads);
     printf("%-20s %8" PRIu64 " %12" PRIu64 "\n", "resident KiB", base->counts.resident_bytes / 1024,
            last->counts.resident_bytes / 1024);
-    printf("%-20s %8" PRIu64 " %12" PRIu64 "  %s\n", "GPU KiB", base->device_bytes / 1024,
-           last->device_bytes / 1024, sc_recover_is_level(result) ? "" : "it LEAKS");
+    printf("%-20s %8" PRIu64 " %12" PRIu64 "\n", "GPU KiB", base->device_bytes / 1024,
+           last->device_bytes / 1024);
+    if (!sc_recover_is_level(result))
+        printf("rank %u LEAKS: it holds more than the limits allow\n", result->survivor);
 }
 
 void sc_recover_tell(const struct sc_recover_result *result) {

@@ -141,7 +141,7 @@ void sc_recover_world_end(struct sc_recover_world *w, bool well) {
     for (uint32_t r = 0; r < w->start.world && well; r++)
         well = sc_recover_world_order(w, r, SC_ORDER_LEAVE);
     for (uint32_t r = 0; r < w->start.world; r++) {
-        sc_child_end(&w->members[r].frozen);
+        sc_child_end(&w->members[r].former);
         if (well)
             (void)sc_child_await(&w->members[r].child);
         sc_child_end(&w->members[r].child);
