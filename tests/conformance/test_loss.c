@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: AGPL-3.0-only
+//
+// Processes that are killed or frozen in the middle of work. Every rank works in steps of a few ops
+// and marks each; after a loss all go on from the lowest mark in the record.
+#include "tests/conformance/conf.h"
+
+#define STEPS 40u
+#define STRIKE_AT 15u
+#define OPS 4u
+#define COUNT 5000u
+
+// One step: SC_OK, or what its first failing call answered.
+static sc_status step(struct bench *b, uint16_t *buffer) {
+    sc_status status = SC_OK;
+    for (uint32_t i = 0; i < OPS && status == SC_OK; i++)
+        status =
+            sc_all_reduce(b->comm, b->epoch, buffer, COUNT * SC_BF16_BYTES, SC_BF16, b->stream);
+    if (status == SC_OK)
+        status = sc_sync(b->comm, b->epoch, b->stream, SC_SYNC_AGREED, conf_limit(b));
+    return status;
+}
+
+static uint64_t lowest_mark(const struct bench *b) {
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t r = 0; r < b->ranks; r++)
+        if (b->recovery.ranks[r].mark < lowest)
+            lowest = b->recovery.ranks[r].mark;
+    return lowest;
+}
+
+// The epoch is over, or will be: whatever the call answered. False for any other answer.
+static bool is_loss(struct bench *b, sc_status status) {
+    if (status != SC_EPOCH_LOST)
+        IS(b, status, SC_OK);
+    return true;
+}
+
+// The record after the strike. A new process has its own first record, and no cause to compare.
+static bool check_record(struct bench *b, sc_status cause, uint32_t victim, bool anew) {
+    EQUAL(b, b->recovery.cause.code, cause);
+    if (b->rank != victim && victim != 0)
+        EQUAL(b, b->recovery.cause.suspect, victim);
+    for (uint32_t r = 0; r < b->ranks; r++)
+        EQUAL(b, b->recovery.ranks[r].fresh, anew && r == victim);
+    return true;
+}
+
+// Works until STEPS are marked. `expect` looks at the record of each new epoch.
+static bool work(struct bench *b, uint16_t *buffer, bool (*expect)(struct bench *b)) {
+    for (uint64_t at = lowest_mark(b); at < STEPS;) {
+        DO(conf_fill(b, buffer, COUNT, conf_whole(0)));
+        sc_status status = step(b, buffer);
+        if (status == SC_OK)
+            status = sc_mark(b->comm, b->epoch, at + 1);
+        DO(is_loss(b, status));
+        if (status == SC_OK) {
+            OK(b, b->w->marked(b, ++at));
+            continue;
+        }
+        DO(conf_renew(b));
+        DO(expect(b));
+        at = lowest_mark(b);
+    }
+    return true;
+}
+
+static bool begin(struct bench *b, uint16_t **buffer) {
+    DO(conf_open(b, 0));
+    DO(conf_buffer(b, COUNT, buffer));
+    return conf_renew(b);
+}
+
+// Whoever is first to be done waits for the others: a closed peer is a loss, too.
+static bool end(struct bench *b) {
+    sc_status status = sc_barrier(b->comm, b->epoch, conf_limit(b));
+    DO(is_loss(b, status));
+    return conf_works(b);
+}
+
+static bool member_died(struct bench *b) {
+    return check_record(b, SC_PEER_DEAD, 1, true);
+}
+
+static bool member_killed(struct bench *b) {
+    uint16_t *buffer;
+    DO(begin(b, &buffer));
+    if (b->rank == 1 && b->life == 2)
+        TRUE(b, b->recovery.ranks[1].fresh == 1);
+    DO(work(b, buffer, member_died));
+    if (b->rank != 1)
+        EQUAL(b, b->recovery.ranks[1].fresh, 1);
+    return end(b);
+}
+
+// The new coordinator knows no cause: it has lost nothing.
+static bool coordinator_died(struct bench *b) {
+    EQUAL(b, b->recovery.ranks[0].fresh, 1);
+    return true;
+}
+
+static bool coordinator_killed(struct bench *b) {
+    uint16_t *buffer;
+    DO(begin(b, &buffer));
+    DO(work(b, buffer, coordinator_died));
+    EQUAL(b, b->recovery.ranks[0].fresh, 1);
+    return end(b);
+}
+
+static bool member_was_silent(struct bench *b) {
+    return check_record(b, SC_PEER_SILENT, 1, false);
+}
+
+static bool member_frozen(struct bench *b) {
+    uint16_t *buffer;
+    DO(begin(b, &buffer));
+    uint64_t first = b->epoch;
+    DO(work(b, buffer, member_was_silent));
+    TRUE(b, b->epoch > first);
+    return end(b);
+}
+
+// Far shorter than the silence limit: a stumble, not a loss.
+static bool never(struct bench *b) {
+    WRONG(b, "the epoch was lost");
+}
+
+static bool stumbles(struct bench *b) {
+    uint16_t *buffer;
+    DO(begin(b, &buffer));
+    DO(work(b, buffer, never));
+    return end(b);
+}
+
+// Nobody comes back: the others wait, and can be closed.
+static bool gone_for_good(struct bench *b) {
+    uint16_t *buffer;
+    DO(begin(b, &buffer));
+    for (uint64_t at = 0; at < STRIKE_AT; at++) {
+        OK(b, step(b, buffer));
+        DO(conf_mark(b, at + 1));
+    }
+    sc_status status = SC_OK;
+    while (status == SC_OK)
+        status = step(b, buffer);
+    IS(b, status, SC_EPOCH_LOST);
+    DO(conf_await_state(b, SC_STATE_RENDEZVOUS));
+    struct sc_health_report health;
+    DO(conf_health(b, &health));
+    EQUAL(b, health.cause.code, SC_PEER_DEAD);
+    EQUAL(b, health.cause.suspect, 1);
+    IS(b, sc_wait_ready(b->comm, conf_ms(b, 100), &b->recovery), SC_TIMEOUT);
+    return conf_close(b, SC_CLOSE_FINAL);
+}
+
+#define MS_(n) ((n)*CONF_MS)
+const struct conf_test conf_loss[] = {
+    {.name = "killed_member_comes_back_and_all_are_whole",
+     .run = member_killed,
+     .flags = CONF_OWN,
+     .ranks_min = 2,
+     .strike = {CONF_KILL, 1, 1, STRIKE_AT, MS_(50)}},
+    {.name = "killed_coordinator_comes_back_and_all_are_whole",
+     .run = coordinator_killed,
+     .flags = CONF_OWN,
+     .ranks_min = 2,
+     .strike = {CONF_KILL, 0, 1, STRIKE_AT, MS_(50)}},
+    {.name = "frozen_member_is_known_by_its_silence_and_comes_back",
+     .run = member_frozen,
+     .flags = CONF_OWN,
+     .ranks_min = 2,
+     .strike = {CONF_FREEZE, 1, 1, STRIKE_AT, MS_(1800)}},
+    {.name = "short_freeze_disturbs_nobody",
+     .run = stumbles,
+     .flags = CONF_OWN,
+     .ranks_min = 2,
+     .strike = {CONF_FREEZE, 1, 0, STRIKE_AT, MS_(200)}},
+    {.name = "peer_killed_for_good_is_waited_for_until_close",
+     .run = gone_for_good,
+     .flags = CONF_OWN,
+     .ranks_min = 2,
+     .ranks_max = 2,
+     .strike = {CONF_KILL, 1, 1, STRIKE_AT, 0}},
+    {0},
+};
