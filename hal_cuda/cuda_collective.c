@@ -2,6 +2,9 @@
 //
 // Groups and collectives: NCCL's own, on the caller's stream, and the sum of a pair exchange. The
 // depth of a group is the calling thread's, in NCCL as in the seam's contract.
+//
+// NCCL is called in our own context: it puts back the device that was current, not the context, and
+// for a thread that has none that device is GPU 0, on which it would make one.
 #include "hal_cuda/inside.h"
 
 static cudaStream_t stream_of(uint64_t stream) {
@@ -30,7 +33,11 @@ sc_status sc_cuda_group_begin(void *ctx) {
 
 sc_status sc_cuda_group_end(void *ctx) {
     struct sc_cuda *c = ctx;
-    return sc_cuda_nccl_status(c->nccl->ncclGroupEnd_());
+    struct sc_cuda_guard guard;
+    sc_cuda_enter(c, &guard);
+    sc_status status = sc_cuda_nccl_status(c->nccl->ncclGroupEnd_());
+    sc_cuda_leave(c, &guard);
+    return status;
 }
 
 // What every collective does first.
@@ -39,52 +46,62 @@ sc_status sc_cuda_group_end(void *ctx) {
     if (comm == NULL)                                                                              \
     return (c)->context_lost ? SC_CONTEXT_LOST : SC_STATE
 
+// … and how it then answers.
+#define CALL(c, name, ...)                                                                         \
+    do {                                                                                           \
+        struct sc_cuda_guard guard;                                                                \
+        sc_cuda_enter((c), &guard);                                                                \
+        sc_status status = sc_cuda_nccl_status((c)->nccl->name(__VA_ARGS__));                      \
+        sc_cuda_leave((c), &guard);                                                                \
+        return status;                                                                             \
+    } while (0)
+
 sc_status sc_cuda_send(void *ctx, uint64_t handle, uint64_t src, uint64_t bytes, uint32_t peer,
                        uint64_t stream) {
     struct sc_cuda *c = ctx;
     USABLE(c, comm, handle);
-    return sc_cuda_nccl_status(c->nccl->ncclSend_(at(src), bytes / SC_BF16_BYTES, ncclBfloat16,
-                                                  (int)peer, comm, stream_of(stream)));
+    CALL(c, ncclSend_, at(src), bytes / SC_BF16_BYTES, ncclBfloat16, (int)peer, comm,
+         stream_of(stream));
 }
 
 sc_status sc_cuda_recv(void *ctx, uint64_t handle, uint64_t dst, uint64_t bytes, uint32_t peer,
                        uint64_t stream) {
     struct sc_cuda *c = ctx;
     USABLE(c, comm, handle);
-    return sc_cuda_nccl_status(c->nccl->ncclRecv_(at(dst), bytes / SC_BF16_BYTES, ncclBfloat16,
-                                                  (int)peer, comm, stream_of(stream)));
+    CALL(c, ncclRecv_, at(dst), bytes / SC_BF16_BYTES, ncclBfloat16, (int)peer, comm,
+         stream_of(stream));
 }
 
 sc_status sc_cuda_all_reduce(void *ctx, uint64_t handle, uint64_t buf, uint64_t bytes,
                              uint64_t stream) {
     struct sc_cuda *c = ctx;
     USABLE(c, comm, handle);
-    return sc_cuda_nccl_status(c->nccl->ncclAllReduce_(
-        at(buf), at(buf), bytes / SC_BF16_BYTES, ncclBfloat16, ncclSum, comm, stream_of(stream)));
+    CALL(c, ncclAllReduce_, at(buf), at(buf), bytes / SC_BF16_BYTES, ncclBfloat16, ncclSum, comm,
+         stream_of(stream));
 }
 
 sc_status sc_cuda_broadcast(void *ctx, uint64_t handle, uint64_t buf, uint64_t bytes, uint32_t root,
                             uint64_t stream) {
     struct sc_cuda *c = ctx;
     USABLE(c, comm, handle);
-    return sc_cuda_nccl_status(c->nccl->ncclBroadcast_(
-        at(buf), at(buf), bytes / SC_BF16_BYTES, ncclBfloat16, (int)root, comm, stream_of(stream)));
+    CALL(c, ncclBroadcast_, at(buf), at(buf), bytes / SC_BF16_BYTES, ncclBfloat16, (int)root, comm,
+         stream_of(stream));
 }
 
 sc_status sc_cuda_all_gather(void *ctx, uint64_t handle, uint64_t src, uint64_t dst, uint64_t bytes,
                              uint64_t stream) {
     struct sc_cuda *c = ctx;
     USABLE(c, comm, handle);
-    return sc_cuda_nccl_status(c->nccl->ncclAllGather_(at(src), at(dst), bytes / SC_BF16_BYTES,
-                                                       ncclBfloat16, comm, stream_of(stream)));
+    CALL(c, ncclAllGather_, at(src), at(dst), bytes / SC_BF16_BYTES, ncclBfloat16, comm,
+         stream_of(stream));
 }
 
 sc_status sc_cuda_reduce_scatter(void *ctx, uint64_t handle, uint64_t src, uint64_t dst,
                                  uint64_t bytes, uint64_t stream) {
     struct sc_cuda *c = ctx;
     USABLE(c, comm, handle);
-    return sc_cuda_nccl_status(c->nccl->ncclReduceScatter_(
-        at(src), at(dst), bytes / SC_BF16_BYTES, ncclBfloat16, ncclSum, comm, stream_of(stream)));
+    CALL(c, ncclReduceScatter_, at(src), at(dst), bytes / SC_BF16_BYTES, ncclBfloat16, ncclSum,
+         comm, stream_of(stream));
 }
 
 sc_status sc_cuda_add_bf16(void *ctx, uint64_t dst, uint64_t src, uint64_t bytes, uint64_t epoch,

@@ -32,6 +32,7 @@ sc_status sc_cuda_buf_register(void *ctx, uint64_t handle, uint64_t address, uin
                                uint64_t *registration) {
     struct sc_cuda *c = ctx;
     ncclComm_t comm = sc_cuda_comm_usable(c, handle);
+    struct sc_cuda_guard guard;
     void *made = NULL;
     uint32_t i = 0;
     while (i < SC_CUDA_REGISTRATIONS_MAX && c->registrations[i].handle != 0)
@@ -40,8 +41,10 @@ sc_status sc_cuda_buf_register(void *ctx, uint64_t handle, uint64_t address, uin
         return SC_STATE;
     if (i == SC_CUDA_REGISTRATIONS_MAX)
         return SC_NO_MEMORY;
+    sc_cuda_enter_polling(c, &guard);
     sc_status status = sc_cuda_nccl_status(
         c->nccl->ncclCommRegister_(comm, (void *)(uintptr_t)address, bytes, &made));
+    sc_cuda_leave(c, &guard);
     if (status != SC_OK)
         return status;
     *registration = 0; // NCCL may say success and have registered nothing
@@ -64,7 +67,11 @@ sc_status sc_cuda_buf_deregister(void *ctx, uint64_t handle, uint64_t registrati
         return SC_INVALID;
     void *nccl = c->registrations[i].nccl;
     c->registrations[i] = (struct sc_cuda_registration){0};
-    return sc_cuda_nccl_status(c->nccl->ncclCommDeregister_(comm, nccl));
+    struct sc_cuda_guard guard;
+    sc_cuda_enter_polling(c, &guard);
+    sc_status status = sc_cuda_nccl_status(c->nccl->ncclCommDeregister_(comm, nccl));
+    sc_cuda_leave(c, &guard);
+    return status;
 }
 
 // By a copy engine, on a stream of its own: kernels that spin hold neither up. It is there when this
