@@ -6,8 +6,8 @@
     tests/run.py --programs VARIANT...      only the test programs of build/VARIANT
     tests/run.py --swarm RUNS               only so many swarm runs; goes with --programs
 
-Each check is one command; it fails if it exits with anything but 0 or is not back in time. The
-last line counts the checks. fuzz/mutants.py takes its programs and its swarm from here.
+Each check is one command; it fails if it exits with anything but 0 or is not back in time, and
+was skipped if it exits with 77. The last line counts the checks. fuzz/mutants.py takes its programs and its swarm from here.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIMEOUT_S = 400
 LONG_TIMEOUT_S = 3600  # for a check asked for by name
+SKIPPED = 77
 VALGRIND = ['valgrind', '-q', '--error-exitcode=9', '--leak-check=full', '--show-leak-kinds=all',
             '--errors-for-leak-kinds=all']
 SANITIZER_OPTIONS = {'ASAN_OPTIONS': 'detect_stack_use_after_return=1',
@@ -48,9 +49,18 @@ def fixed_addresses():
     return prefix if allowed == 0 else []
 
 
+def conformance(variant):
+    """The suite in every world; it says 77 for one that this machine cannot run."""
+    program = 'build/%s/tests/conformance/conformance' % variant
+    runs = ['--world sim', '--world sim --clock real', '--world sim --ranks 1',
+            '--world sim --ranks 3', '--world cuda']
+    return [[program] + options.split() for options in runs]
+
+
 def program_checks(variant):
     prefix = fixed_addresses() if variant.startswith('tsan') else []
-    return [prefix + [program] for program in test_programs(variant)]
+    return [prefix + command
+            for command in [[program] for program in test_programs(variant)] + conformance(variant)]
 
 
 def all_checks():
@@ -67,7 +77,7 @@ def all_checks():
 
 
 def run(command, timeout_s):
-    """What is wrong, None if nothing is, and all that the command printed."""
+    """What is wrong, None if nothing is, SKIPPED; and all that the command printed."""
     try:
         done = subprocess.run(command, cwd=ROOT, env={**SANITIZER_OPTIONS, **os.environ},
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -76,25 +86,32 @@ def run(command, timeout_s):
         return 'not back after %d s' % timeout_s, late.stdout or b''
     except OSError as error:
         return str(error), b''
+    if done.returncode == SKIPPED:
+        return SKIPPED, done.stdout
     if done.returncode < 0:
         return 'ended by signal %d' % -done.returncode, done.stdout
     return ('status %d' % done.returncode if done.returncode else None), done.stdout
 
 
 def run_all(checks, timeout_s):
-    """Runs the checks, as many at once as there are processors; prints them in order."""
-    failed = []
+    """Runs the checks, as many at once as there are processors; prints them in order. Those that
+    failed, with what is wrong, and how many were skipped."""
+    failed, skipped = [], 0
     go = functools.partial(run, timeout_s=timeout_s)
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         for command, (wrong, output) in zip(checks, pool.map(go, checks)):
             name = ' '.join(command)
             print('--- %s' % name)
             print(output.decode(errors='replace'), end='')
+            if wrong == SKIPPED:
+                skipped += 1
+                print('skip  %s' % name, flush=True)
+                continue
             print('%s  %s' % ('FAIL' if wrong else 'pass', name) + (': ' + wrong if wrong else ''),
                   flush=True)
             if wrong:
                 failed.append('%s: %s' % (name, wrong))
-    return failed
+    return failed, skipped
 
 
 def main():
@@ -110,11 +127,12 @@ def main():
     timeout_s = LONG_TIMEOUT_S if checks else TIMEOUT_S
     checks = checks or all_checks()
 
-    failed = run_all(checks, timeout_s)
+    failed, skipped = run_all(checks, timeout_s)
     print()
     for line in failed:
         print('FAILED  ' + line)
-    print('%d passed, %d failed' % (len(checks) - len(failed), len(failed)))
+    print('%d passed, %d failed, %d skipped'
+          % (len(checks) - len(failed) - skipped, len(failed), skipped))
     sys.exit(1 if failed else 0)
 
 

@@ -2,7 +2,7 @@
 //
 // One set of tests of the public calls and of the seam's contract, for every world there is:
 //
-//     conformance --world sim|cuda [--clock virtual|real] [--ranks N] [--only NAME] [--scale N]
+//     conformance --world sim|cuda [--clock virtual|real] [--ranks N] [--only TEXT,...] [--scale N]
 //
 // A line a test, then a summary. Exits with 0 when all is well, 1 when a test failed, 2 for a wrong
 // command line, 77 when this machine cannot run that world.
@@ -24,7 +24,8 @@ static const struct conf_test *const lists[] = {
 
 struct chosen {
     bool cuda, list;
-    const char *only;
+    const char *only; // texts with commas between them
+    const char *live; // in the process of a rank; see ranks.h
     struct conf_options options;
 };
 
@@ -32,7 +33,7 @@ static const char help[] =
     "usage: conformance --world sim|cuda [options]\n"
     "  --clock virtual|real  of the simulated world; default virtual\n"
     "  --ranks N             1 to 8; default 2\n"
-    "  --only TEXT           the tests whose names hold TEXT\n"
+    "  --only TEXT[,TEXT]    the tests whose names hold one of these\n"
     "  --scale N             everything may take N times as long; default 1\n"
     "  --list                names the tests\n";
 
@@ -51,10 +52,15 @@ static uint32_t number(const char *text, uint32_t most) {
 
 static struct chosen read_options(int argc, char **argv) {
     static const struct option known[] = {
-        {"world", required_argument, NULL, 'w'}, {"clock", required_argument, NULL, 'c'},
-        {"ranks", required_argument, NULL, 'r'}, {"only", required_argument, NULL, 'o'},
-        {"scale", required_argument, NULL, 's'}, {"list", no_argument, NULL, 'l'},
-        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
+        {"world", required_argument, NULL, 'w'},
+        {"clock", required_argument, NULL, 'c'},
+        {"ranks", required_argument, NULL, 'r'},
+        {"only", required_argument, NULL, 'o'},
+        {"scale", required_argument, NULL, 's'},
+        {"list", no_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},
+        {"live", required_argument, NULL, 'L'},
+        {NULL, 0, NULL, 0},
     };
     struct chosen chosen = {.options = {.ranks = 2, .scale = 1}};
     const char *world = "";
@@ -66,6 +72,7 @@ static struct chosen read_options(int argc, char **argv) {
         case 's': chosen.options.scale = number(optarg, 1000); break;
         case 'o': chosen.only = optarg; break;
         case 'l': chosen.list = true; break;
+        case 'L': chosen.live = optarg; break;
         case 'h': printf("%s", help); exit(0);
         default: exit(2);
         }
@@ -138,28 +145,80 @@ static void skip_unless_it_can_run(const struct chosen *chosen) {
     exit(SKIPPED);
 }
 
+// ---- which tests -------------------------------------------------------------------------------
+
+static bool is_wanted(const struct conf_test *test, const char *only) {
+    while (only != NULL && *only != '\0') {
+        char text[80];
+        size_t length = strcspn(only, ",");
+        snprintf(text, sizeof text, "%.*s", (int)length, only);
+        if (strstr(test->name, text) != NULL)
+            return true;
+        only += length + (only[length] == ',');
+    }
+    return only == NULL;
+}
+
+static void name_all(void) {
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        for (const struct conf_test *test = lists[i]; test->name != NULL; test++)
+            printf("%s\n", test->name);
+}
+
+// Those to run; the others are told, and counted.
+static uint32_t choose(const struct chosen *chosen, const struct conf_test **tests,
+                       uint32_t *skipped) {
+    uint32_t count = 0;
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        for (const struct conf_test *test = lists[i]; test->name != NULL; test++) {
+            if (!is_wanted(test, chosen->only))
+                continue;
+            const char *why = obstacle(test, chosen);
+            if (why != NULL) {
+                printf("skip  %s: %s\n", test->name, why);
+                ++*skipped;
+            } else if (count < TESTS_MAX) {
+                tests[count++] = test;
+            }
+        }
+    }
+    return count;
+}
+
+#if SC_CHOOSE_CUDA
+static const struct conf_test *named(const char *name) {
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        for (const struct conf_test *test = lists[i]; test->name != NULL; test++)
+            if (strcmp(test->name, name) == 0)
+                return test;
+    refuse("no such test:", name);
+}
+
+static _Noreturn void live(const struct chosen *chosen, char **names, int count) {
+    static const struct conf_test *tests[TESTS_MAX];
+    uint32_t found = 0;
+    while (found < (uint32_t)count && found < TESTS_MAX) {
+        tests[found] = named(names[found]);
+        found++;
+    }
+    conf_cuda_live(&chosen->options, chosen->live, tests, found);
+}
+#endif
+
 int main(int argc, char **argv) {
     static const struct conf_test *tests[TESTS_MAX];
     struct chosen chosen = read_options(argc, argv);
-    uint32_t count = 0, skipped = 0;
-    if (!chosen.list)
-        skip_unless_it_can_run(&chosen);
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
-        for (const struct conf_test *test = lists[i]; test->name != NULL; test++) {
-            if (chosen.only != NULL && strstr(test->name, chosen.only) == NULL)
-                continue;
-            const char *why = chosen.list ? NULL : obstacle(test, &chosen);
-            skipped += why != NULL;
-            if (chosen.list)
-                printf("%s\n", test->name);
-            else if (why != NULL)
-                printf("skip  %s: %s\n", test->name, why);
-            else if (count < TESTS_MAX)
-                tests[count++] = test;
-        }
-    }
-    if (chosen.list)
+    uint32_t skipped = 0;
+    if (chosen.list) {
+        name_all();
         return 0;
+    }
+#if SC_CHOOSE_CUDA
+    if (chosen.live != NULL)
+        live(&chosen, argv + optind, argc - optind);
+#endif
+    skip_unless_it_can_run(&chosen);
+    uint32_t count = choose(&chosen, tests, &skipped);
     if (count == 0)
         refuse("there is no such test to run:", chosen.only != NULL ? chosen.only : "");
     uint32_t failed = run_all(&chosen, tests, count);

@@ -26,8 +26,8 @@ struct conf_answer {
     uint64_t all[CONF_RANKS_MAX][CONF_WORDS];
 };
 
-// In the process of a rank: runs the tests, and ends the process.
-_Noreturn void conf_cuda_live(const struct bench *bench, int parent, uint16_t port,
-                              const struct conf_test *const *tests, uint32_t count);
+// A rank's process is this program with --live, which says: rank, life, its end of the socket, and the
+// port of rank 0; then the names of the tests.
+#define CONF_LIVE_FORMAT "%u:%u:%u:%u"
 
 #endif

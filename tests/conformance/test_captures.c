@@ -104,7 +104,24 @@ static bool refusals(struct bench *b) {
     return true;
 }
 
-// While a kernel of the other ranks' holds nothing up: captures that recovery waits for.
+// The application captures its stream and has not said so.
+static bool unannounced(struct bench *b) {
+    uint16_t *one, *other;
+    uint64_t before = b->epoch;
+    void *graph;
+    DO(make_buffers(b, &one, &other));
+    OK(b, b->w->capture_begin(b, b->stream));
+    sc_status status =
+        sc_all_reduce(b->comm, b->epoch, one, COUNT * SC_BF16_BYTES, SC_BF16, b->stream);
+    OK(b, b->w->capture_end(b, b->stream, &graph));
+    OK(b, b->w->graph_destroy(b, graph));
+    EQUAL(b, status, SC_CAPTURE);
+    EQUAL(b, *sc_live_epoch(b->comm), before);
+    DO(conf_holds(b, one, COUNT, conf_whole(1)));
+    return conf_works(b);
+}
+
+// Captures that recovery waits for.
 static bool await_held(struct bench *b, uint64_t captures) {
     uint64_t end_ns = b->w->now_ns(b) + conf_limit(b);
     struct sc_health_report health;
@@ -229,6 +246,10 @@ const struct conf_test conf_captures[] = {
      .ranks_min = 2,
      .ranks_max = 2},
     {.name = "wrong_captures_and_replays_are_refused", .run = refusals, .ranks_min = 2},
+    {.name = "op_in_a_capture_that_was_not_announced_is_refused",
+     .run = unannounced,
+     .flags = CONF_CUDA,
+     .ranks_min = 2},
     {.name = "recovery_waits_for_captures_and_goes_on", .run = recovery_waits, .ranks_min = 2},
     {.name = "graph_that_outlives_its_release_holds_the_recovery",
      .run = graph_left,

@@ -42,7 +42,10 @@ static bool alternating(struct bench *b) {
 }
 
 const struct conf_test conf_streams[] = {
-    {.name = "streams_without_a_handle_are_served", .run = without_a_handle, .flags = CONF_CUDA},
+    {.name = "streams_without_a_handle_are_served",
+     .run = without_a_handle,
+     .flags = CONF_CUDA,
+     .ranks_min = 2},
     {.name = "ops_on_two_streams_do_not_disturb_each_other", .run = alternating},
     {0},
 };

@@ -157,6 +157,9 @@ uint32_t conf_seam_run(const struct conf_options *options, const struct conf_tes
                        uint32_t count, struct conf_result *results);
 uint32_t conf_cuda_run(const struct conf_options *options, const struct conf_test *const *tests,
                        uint32_t count, struct conf_result *results);
+// In the process of a rank, that conf_cuda_run has started so: runs the tests, and ends the process.
+_Noreturn void conf_cuda_live(const struct conf_options *options, const char *live,
+                              const struct conf_test *const *tests, uint32_t count);
 // GPUs of this machine that a program may use, 0 when there is none or no driver.
 uint32_t conf_cuda_count(void);
 

@@ -296,16 +296,20 @@ static sc_status open_gpu(struct bench *b) {
     return status;
 }
 
-_Noreturn void conf_cuda_live(const struct bench *bench, int parent, uint16_t port,
+_Noreturn void conf_cuda_live(const struct conf_options *options, const char *live,
                               const struct conf_test *const *tests, uint32_t count) {
     struct rank *rank = calloc(1, sizeof *rank);
-    if (rank == NULL)
-        exit(1);
-    rank->bench = *bench;
-    rank->bench.w = &world;
-    rank->bench.own = rank;
-    rank->parent = parent;
-    rank->port = port;
+    unsigned number, life, parent, port;
+    if (rank == NULL || sscanf(live, CONF_LIVE_FORMAT, &number, &life, &parent, &port) != 4)
+        exit(2);
+    rank->bench = (struct bench){.w = &world,
+                                 .own = rank,
+                                 .rank = number,
+                                 .ranks = options->ranks,
+                                 .life = life,
+                                 .scale = options->scale};
+    rank->parent = (int)parent;
+    rank->port = (uint16_t)port;
     if (open_gpu(&rank->bench) != SC_OK)
         exit(1);
     conf_live(&rank->bench, tests, count);
