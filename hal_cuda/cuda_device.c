@@ -96,6 +96,8 @@ static sc_status take_memory(struct sc_cuda_device *d, char *why, size_t why_byt
         result = d->cu->cuMemHostAlloc_(&source, sizeof(uint64_t), 0);
     d->fence_source = source;
     if (result == CUDA_SUCCESS)
+        result = d->cu->cuMemHostAlloc_(&d->numbers, SC_CUDA_NUMBERS_BYTES, 0);
+    if (result == CUDA_SUCCESS)
         result = d->cu->cuStreamCreateWithPriority_(&d->side, CU_STREAM_NON_BLOCKING, 0);
     return result == CUDA_SUCCESS ? SC_OK : fail(d, "memory at open", result, why, why_bytes);
 }
@@ -104,6 +106,8 @@ static sc_status take_memory(struct sc_cuda_device *d, char *why, size_t why_byt
 static void free_all(struct sc_cuda_device *d) {
     if (d->side != NULL)
         (void)d->cu->cuStreamDestroy_(d->side);
+    if (d->numbers != NULL)
+        (void)d->cu->cuMemFreeHost_(d->numbers);
     if (d->fence_source != NULL)
         (void)d->cu->cuMemFreeHost_(d->fence_source);
     if (d->scratch != 0)
@@ -118,6 +122,14 @@ void sc_cuda_device_hold(struct sc_cuda_device *d) {
     atomic_fetch_add(&d->holders, 1);
 }
 
+// Whether somebody else still holds the primary context.
+static bool context_lives(const struct sc_cuda_device *d) {
+    unsigned flags = 0;
+    int active = 0;
+    return d->cu->cuDevicePrimaryCtxGetState_(d->device, &flags, &active) == CUDA_SUCCESS &&
+           active != 0;
+}
+
 void sc_cuda_device_let_go(struct sc_cuda_device *d) {
     CUcontext before = NULL;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -129,8 +141,10 @@ void sc_cuda_device_let_go(struct sc_cuda_device *d) {
         (void)d->cu->cuThreadExchangeStreamCaptureMode_(&mode);
         free_all(d);
         (void)d->cu->cuThreadExchangeStreamCaptureMode_(&mode);
-        (void)d->cu->cuCtxSetCurrent_(before != d->context ? before : NULL);
+        (void)d->cu->cuCtxSetCurrent_(NULL);
         (void)d->cu->cuDevicePrimaryCtxRelease_(d->device);
+        if (before != d->context || context_lives(d))
+            (void)d->cu->cuCtxSetCurrent_(before);
     }
     free(d);
 }
@@ -139,6 +153,7 @@ sc_status sc_cuda_device_open(const struct sc_cuda_driver *cu, int32_t index,
                               struct sc_cuda_device **out, char *why, size_t why_bytes) {
     struct sc_cuda_device *d = calloc(1, sizeof *d);
     CUcontext before = NULL;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; // beside any capture of others
     if (d == NULL)
         return SC_NO_MEMORY;
     d->cu = cu;
@@ -147,9 +162,11 @@ sc_status sc_cuda_device_open(const struct sc_cuda_driver *cu, int32_t index,
     if (status == SC_OK) {
         (void)cu->cuCtxGetCurrent_(&before);
         (void)cu->cuCtxSetCurrent_(d->context);
+        (void)cu->cuThreadExchangeStreamCaptureMode_(&mode);
         status = load_kernels(d, why, why_bytes);
         if (status == SC_OK)
             status = take_memory(d, why, why_bytes);
+        (void)cu->cuThreadExchangeStreamCaptureMode_(&mode);
         (void)cu->cuCtxSetCurrent_(before);
     }
     if (status == SC_OK)

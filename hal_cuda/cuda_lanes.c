@@ -87,15 +87,22 @@ static void prefer(struct lanes *l) {
                 l->times[lane][size] = 1e9f;
 }
 
+// Waits in sc_cuda_comm_await alone, which ends when the abort is wanted: a copy to memory that is not
+// page-locked would wait for a peer that may never come.
 static sc_status agree(struct lanes *l) {
     const struct sc_cuda_driver *cu = l->m->cu;
-    void *numbers = (void *)(uintptr_t)l->send;
-    if (cu->cuMemcpyHtoDAsync_(l->send, l->times, sizeof l->times, l->stream) != CUDA_SUCCESS ||
-        l->m->nccl->ncclAllReduce_(numbers, numbers, LANES * SIZES, ncclFloat32, ncclMax,
-                                   l->m->comm, (cudaStream_t)l->stream) != ncclSuccess ||
-        cu->cuMemcpyDtoHAsync_(l->times, l->send, sizeof l->times, l->stream) != CUDA_SUCCESS)
+    void *numbers = l->m->device->numbers, *there = (void *)(uintptr_t)l->send;
+    _Static_assert(sizeof l->times <= SC_CUDA_NUMBERS_BYTES, "the times fit");
+    memcpy(numbers, l->times, sizeof l->times);
+    if (cu->cuMemcpyHtoDAsync_(l->send, numbers, sizeof l->times, l->stream) != CUDA_SUCCESS ||
+        l->m->nccl->ncclAllReduce_(there, there, LANES * SIZES, ncclFloat32, ncclMax, l->m->comm,
+                                   (cudaStream_t)l->stream) != ncclSuccess ||
+        cu->cuMemcpyDtoHAsync_(numbers, l->send, sizeof l->times, l->stream) != CUDA_SUCCESS)
         return SC_COMM_FAILED;
-    return sc_cuda_comm_await(l->m, l->stream);
+    sc_status status = sc_cuda_comm_await(l->m, l->stream);
+    if (status == SC_OK)
+        memcpy(l->times, numbers, sizeof l->times);
+    return status;
 }
 
 // The pair's range: from the first size at which it wins to the next at which it does not.

@@ -31,6 +31,7 @@
 #define SC_CUDA_DRIVER(X)                                                                          \
     X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName)          \
     X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)               \
+    X(cuDevicePrimaryCtxGetState)                                                                  \
     X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc)             \
     X(cuMemFreeHost) X(cuMemcpyHtoDAsync) X(cuMemsetD8Async) X(cuStreamCreateWithPriority)         \
     X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamQuery)                \
@@ -76,6 +77,7 @@ SC_MUST_USE sc_status sc_cuda_load(const struct sc_cuda_driver **cu,
 #define SC_CUDA_CAPTURES_MAX 128u
 #define SC_CUDA_REGISTRATIONS_MAX 512u
 #define SC_CUDA_SCRATCH_BYTES (UINT64_C(1) << 20)
+#define SC_CUDA_NUMBERS_BYTES 64u
 
 struct sc_cuda_comm;
 
@@ -93,6 +95,7 @@ struct sc_cuda_device {
     uint64_t *fence_source; // page-locked
     CUstream side;          // of our own writes, which must pass whatever else is enqueued
     CUdeviceptr scratch;    // of warm-ups: two times SC_CUDA_SCRATCH_BYTES
+    void *numbers; // page-locked, SC_CUDA_NUMBERS_BYTES: copies to and from it make nobody wait
 };
 
 struct sc_cuda_op {
