@@ -150,11 +150,12 @@ sc_status sc_gpu_fill(struct sc_gpu *gpu, void *memory, uint8_t value, uint64_t 
                   gpu->cu->cuMemsetD8Async_(at(memory), value, bytes, on(stream)));
 }
 
-// From memory that is not page-locked, the driver has taken its copy when it returns.
 sc_status sc_gpu_to_device(struct sc_gpu *gpu, void *dst, const void *src, uint64_t bytes,
                            void *stream) {
-    return answer(gpu, "cuMemcpyHtoDAsync",
-                  gpu->cu->cuMemcpyHtoDAsync_(at(dst), src, bytes, on(stream)));
+    CUresult result = gpu->cu->cuMemcpyHtoDAsync_(at(dst), src, bytes, on(stream));
+    if (result == CUDA_SUCCESS)
+        result = gpu->cu->cuStreamSynchronize_(on(stream));
+    return answer(gpu, "cuMemcpyHtoDAsync", result);
 }
 
 sc_status sc_gpu_to_host(struct sc_gpu *gpu, void *dst, const void *src, uint64_t bytes,

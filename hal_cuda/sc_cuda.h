@@ -47,7 +47,7 @@ SC_MUST_USE sc_status sc_gpu_alloc(struct sc_gpu *gpu, uint64_t bytes, void **me
 void sc_gpu_free(struct sc_gpu *gpu, void *memory);
 SC_MUST_USE sc_status sc_gpu_fill(struct sc_gpu *gpu, void *memory, uint8_t value, uint64_t bytes,
                                   void *stream);
-// Host memory may be used again when these return; to_host has waited for the stream.
+// Both wait for the stream: the copy is done, and host memory may be used again, when they return.
 SC_MUST_USE sc_status sc_gpu_to_device(struct sc_gpu *gpu, void *dst, const void *src,
                                        uint64_t bytes, void *stream);
 SC_MUST_USE sc_status sc_gpu_to_host(struct sc_gpu *gpu, void *dst, const void *src, uint64_t bytes,

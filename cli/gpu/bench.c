@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIMIT_MS 300000 // for one size, the largest and slowest included
+#define LIMIT_MS 300000 // between two words, the largest size included
 
 struct bench {
     struct sc_child ranks[SC_BENCH_GPUS_MAX];
@@ -30,23 +30,26 @@ static bool fail(struct bench *b, uint32_t rank, const char *what) {
     return false;
 }
 
-// Whoever has failed says more than whoever has only ended, or waits.
-static bool hear(struct bench *b, uint32_t rank, struct sc_bench_word *word) {
+// The next word of those ranks that have not said all of what is awaited: of the others, that of the
+// next size must not be heard yet. One that waits for a peer says nothing; the peer says why.
+static bool hear(struct bench *b, uint32_t pending, uint32_t *rank, struct sc_bench_word *word) {
+    struct pollfd ends[SC_BENCH_GPUS_MAX];
     uint32_t world = (uint32_t)b->result.request->gpus;
-    struct pollfd end = {.fd = b->ranks[rank].channel, .events = POLLIN};
-    if (poll(&end, 1, LIMIT_MS) == 0)
-        return fail(b, rank, "it has said nothing for 300 s");
-    if (!sc_child_hear(b->ranks[rank].channel, word, sizeof *word)) {
-        (void)fail(b, rank, "its process has ended");
-        word->kind = SC_BENCH_FAILED;
-        for (uint32_t other = 0; other < world && other != rank; other++)
-            while (poll(&(struct pollfd){b->ranks[other].channel, POLLIN, 0}, 1, 0) > 0 &&
-                   sc_child_hear(b->ranks[other].channel, word, sizeof *word))
-                if (word->kind == SC_BENCH_FAILED)
-                    return fail(b, other, word->text);
-        return false;
+    for (uint32_t r = 0; r < world; r++)
+        ends[r] = (struct pollfd){.fd = (pending >> r & 1u) != 0 ? b->ranks[r].channel : -1,
+                                  .events = POLLIN};
+    *rank = (uint32_t)__builtin_ctz(pending);
+    if (poll(ends, world, LIMIT_MS) <= 0)
+        return fail(b, *rank, "it has said nothing for long");
+    for (*rank = 0; ends[*rank].revents == 0; ++*rank) {
     }
-    return word->kind != SC_BENCH_FAILED || fail(b, rank, word->text);
+    if (!sc_child_hear(b->ranks[*rank].channel, word, sizeof *word))
+        return fail(b, *rank, "its process has ended");
+    return word->kind != SC_BENCH_FAILED || fail(b, *rank, word->text);
+}
+
+static uint32_t all_ranks(const struct bench *b) {
+    return (1u << b->result.request->gpus) - 1;
 }
 
 static void take(struct sc_bench_result *result, const struct sc_bench_word *word) {
@@ -59,15 +62,17 @@ static void take(struct sc_bench_result *result, const struct sc_bench_word *wor
 static bool hear_size(struct bench *b) {
     static struct sc_bench_word word;
     struct sc_bench_result *result = &b->result;
+    uint32_t rank;
     memset(result->samples, 0, sizeof result->samples);
     memset(result->wrong, 0, sizeof result->wrong);
-    for (uint32_t rank = 0; rank < result->request->gpus; rank++) {
-        do {
-            if (!hear(b, rank, &word))
-                return false;
-            if (word.kind == SC_BENCH_SAMPLES)
-                take(result, &word);
-        } while (word.kind != SC_BENCH_SIZE);
+    for (uint32_t pending = all_ranks(b); pending != 0;) {
+        if (!hear(b, pending, &rank, &word))
+            return false;
+        if (word.kind == SC_BENCH_SAMPLES) {
+            take(result, &word);
+            continue;
+        }
+        pending &= ~(1u << rank);
         for (uint32_t arm = 0; arm < SC_ARMS; arm++)
             result->wrong[arm] += word.wrong[arm];
     }
@@ -93,8 +98,8 @@ static bool start_all(struct bench *b, uint32_t port) {
             !sc_child_say(b->ranks[rank].channel, &start, sizeof start))
             return fail(b, rank, "its process cannot be started");
     }
-    for (uint32_t rank = (uint32_t)request->gpus; rank-- > 0;) // rank 0's word is kept
-        if (!hear(b, rank, &b->result.ready))
+    for (uint32_t pending = all_ranks(b), rank; pending != 0; pending &= ~(1u << rank))
+        if (!hear(b, pending, &rank, &b->result.ready))
             return false;
     return true;
 }

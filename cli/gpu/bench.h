@@ -98,7 +98,7 @@ bool sc_bench_library(struct sc_bench_arms *a, sc_status status);
 
 struct sc_bench_result {
     const struct sc_bench_request *request;
-    struct sc_bench_word ready; // by rank 0
+    struct sc_bench_word ready; // by one of the ranks
     uint64_t bytes;             // the present size
     uint64_t samples[SC_ARMS][SC_BENCH_WHATS]
                     [SC_BENCH_ROUNDS_MAX]; // of the slowest rank; then sorted
