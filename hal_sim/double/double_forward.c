@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
 // Device and link under the real clock: each verb is the simulator's, at the present time, while no
-// other thread of the run is in it.
+// other thread of the run is in it. A process that dies in the middle of a call is told so by it.
 #include "hal_sim/double/inside.h"
 
 // Defines the verb `kind`_`name` of a table whose inner one is `inner`.
@@ -11,6 +11,8 @@
         const struct sc_##kind *to = inner;                                                        \
         rank->run->clock->enter(rank->run);                                                        \
         sc_status status = to->name arguments;                                                     \
+        if (status == SC_CLOSED && sc_double_dead(rank))                                           \
+            status = SC_SIM_KILLED;                                                                \
         rank->run->clock->leave(rank->run);                                                        \
         return status;                                                                             \
     }
