@@ -52,7 +52,7 @@ def fixed_addresses():
 def conformance(variant):
     """The suite in every world; it says 77 for one that this machine cannot run."""
     program = 'build/%s/tests/conformance/conformance' % variant
-    runs = ['--world sim', '--world sim --clock real', '--world sim --ranks 1',
+    runs = ['--world sim', '--world sim --clock real --scale 2', '--world sim --ranks 1',
             '--world sim --ranks 3', '--world cuda']
     return [[program] + options.split() for options in runs]
 
