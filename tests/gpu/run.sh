@@ -37,12 +37,12 @@ check() { # check NAME LIMIT_S COMMAND...
 
 sums=all_reduce,sum_of,captured_ops,fence,async,started_op,kernels_are_over
 check "conformance, two ranks" 150 "$conformance" --world cuda
-check "conformance, one rank" 60 "$conformance" --world cuda --ranks 1
-check "conformance, pair lane" 60 env SPARK_COMM_LANE=pair "$conformance" --world cuda --only $sums
-check "conformance, all_reduce lane" 60 env SPARK_COMM_LANE=all_reduce "$conformance" \
+check "conformance, one rank" 50 "$conformance" --world cuda --ranks 1
+check "conformance, pair lane" 45 env SPARK_COMM_LANE=pair "$conformance" --world cuda --only $sums
+check "conformance, all_reduce lane" 45 env SPARK_COMM_LANE=all_reduce "$conformance" \
     --world cuda --only $sums
 [ "$gpus" -ge 4 ] && check "conformance, four ranks" 150 "$conformance" --world cuda --ranks 4
-check "all pairs of BF16 values" 90 "$build/tests/gpu/bf16_all_pairs_gpu"
+check "all pairs of BF16 values" 60 "$build/tests/gpu/bf16_all_pairs_gpu"
 
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 for tool in memcheck racecheck; do
@@ -53,9 +53,9 @@ for tool in memcheck racecheck; do
     watched=("$sanitizer" --tool "$tool" --target-processes all --error-exitcode 9)
     # NCCL asks the driver for what this machine may lack: such answers are no errors.
     [ "$tool" = memcheck ] && watched+=(--report-api-errors no)
-    check "$tool of the kernels" 60 "${watched[@]}" "$conformance" --world cuda --ranks 1 \
+    check "$tool of the kernels" 45 "${watched[@]}" "$conformance" --world cuda --ranks 1 \
         --scale 10 --only seam_add
-    check "$tool of sums of two ranks" 60 env SPARK_COMM_LANE=pair "${watched[@]}" "$conformance" \
+    check "$tool of sums of two ranks" 45 env SPARK_COMM_LANE=pair "${watched[@]}" "$conformance" \
         --world cuda --scale 10 --only all_reduce_of_few
 done
 
