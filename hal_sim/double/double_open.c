@@ -18,9 +18,9 @@ static void on_submit(struct sc_sim_rank *rank) {
 }
 
 static void trace(struct sc_sim_rank *rank, struct sc_trace_entry entry) {
+    rank->run->clock->enter(rank->run);
     entry.rank = rank->seat->rank;
     entry.former = rank->seat->life != rank;
-    rank->run->clock->enter(rank->run);
     sc_double_trace(rank->run, entry);
     rank->run->clock->leave(rank->run);
 }
