@@ -24,6 +24,8 @@
 #define COMMAND_LATE_NS (60 * SECOND) // without a command, and without the word that it is idle
 #define BEHIND_NS (60 * SECOND)       // no step takes a rank so long: it hangs, alive as it is
 
+enum reason { REASON_STEP_LEFT = 1 }; // for sc_reconnect()
+
 enum command_kind {
     COMMAND_STEP = 1, // compute rows: those of a prompt, or the one of the last token
     COMMAND_IDLE,     // nothing comes for a while
@@ -283,6 +285,8 @@ static sc_status live_through_epoch(struct engine *e) {
 
     while (status == SC_OK && !e->over && !must_leave(e))
         status = e->rank == 0 ? lead(e) : follow(e);
+    if (status != SC_OK) // whatever made this rank leave its step, no other may wait in it
+        status = failure_of(status, sc_reconnect(e->comm, e->epoch, REASON_STEP_LEFT));
     return failure_of(status, drop_graph(e));
 }
 

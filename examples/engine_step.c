@@ -3,8 +3,6 @@
 // A step: what is enqueued for it, by hand or by graph, and when it counts.
 #include "engine_inside.h"
 
-enum reason { REASON_LAUNCH_FAILED = 1 }; // for sc_reconnect()
-
 static sc_status launch(struct engine *e, enum gpu_kernel kernel, uint32_t layer) {
     e->args.layer = layer;
     return gpu_launch(e->gpu, e->stream, kernel, &e->args);
@@ -63,10 +61,7 @@ static sc_status replay_decode(struct engine *e) {
     if (status != SC_OK)
         return status;
     status = gpu_graph_launch(e->gpu, e->graph, e->stream);
-    sc_status ended = sc_replay_end(e->comm);
-    if (status != SC_OK) // announced, and not launched: the peer would wait for it
-        return failure_of(status, sc_reconnect(e->comm, e->epoch, REASON_LAUNCH_FAILED));
-    return ended;
+    return failure_of(status, sc_replay_end(e->comm)); // begun, and so ended
 }
 
 sc_status engine_sync(struct engine *e) {

@@ -64,9 +64,9 @@ static void write_leader(struct story_play *play, bool captured, uint64_t seed, 
     play->refills = true;
 }
 
-// In any step but the first, prompts included.
+// In any step, prompts included, but the first two: there what is done again is all that there is.
 static void write_cut(struct story_play *play, bool captured, uint64_t seed, uint32_t answers) {
-    uint32_t mark = 2 + (uint32_t)((seed + 6) % (answers - 1));
+    uint32_t mark = 3 + (uint32_t)((seed + 5) % (answers - 2));
 
     add_strike(play, captured, (uint32_t)(seed / 2 % 2), layer_of(seed), mark, "link_reset 0 1");
     play->recoveries = 1;
@@ -103,6 +103,7 @@ static void write_idle(struct story_play *play, bool captured, uint64_t seed, ui
     (void)captured;
     (void)seed;
     (void)answers;
+    add(play, "seconds 4000\n");
     play->idle_ns = 3600 * SECOND;
 }
 
@@ -129,8 +130,26 @@ static uint32_t draw(uint64_t *state, uint32_t from, uint32_t to) {
     return from + (uint32_t)((*state >> 33) % (to - from + 1));
 }
 
+static void write_blow(uint64_t *state, char *text, size_t bytes) {
+    static const char *const verbs[] = {"op_begin",      "op_end",       "stream_wait", "send",
+                                        "recv",          "group_end",    "comm_error",  "broadcast",
+                                        "capture_begin", "replay_begin", "fence_set"};
+    uint32_t rank = draw(state, 0, 1), kind = draw(state, 0, 4), ms = draw(state, 10, 3500);
+    const char *verb = verbs[draw(state, 0, sizeof verbs / sizeof verbs[0] - 1)];
+
+    if (kind == 0)
+        snprintf(text, bytes, "link_reset 0 1");
+    else if (kind == 1)
+        snprintf(text, bytes, "rank %u pause %ums", rank, ms);
+    else if (kind == 2)
+        snprintf(text, bytes, "verb_fails rank %u %s nth %u with DEVICE_ERROR", rank, verb,
+                 1 + ms % 2);
+    else
+        snprintf(text, bytes, "rank %u kill", rank);
+}
+
 // Ops are slow, so that a strike at any time finds something: a layer, a refill, the first op of an
-// epoch. All strikes come well before the answers can be there.
+// epoch. The last strike comes before the answers can all be there.
 static void write_storm(struct story_play *play, bool captured, uint64_t seed, uint32_t answers) {
     uint64_t state = seed;
     uint32_t strikes = draw(&state, 3, 8), last_ms = 3000 + answers * MODEL_LAYERS * 10;
@@ -138,19 +157,13 @@ static void write_storm(struct story_play *play, bool captured, uint64_t seed, u
     (void)captured;
     add(play, "op takes 5ms 20ms\nrespawn 100ms 1s\n");
     for (uint32_t i = 0; i < strikes; i++) {
-        uint32_t rank = draw(&state, 0, 1), kind = draw(&state, 0, 3), ms = draw(&state, 10, 3500);
         char action[64], text[96];
 
-        if (kind == 0)
-            snprintf(action, sizeof action, "link_reset 0 1");
-        else if (kind == 1)
-            snprintf(action, sizeof action, "rank %u pause %ums", rank, ms);
-        else
-            snprintf(action, sizeof action, "rank %u kill", rank);
+        write_blow(&state, action, sizeof action);
         snprintf(text, sizeof text, "at %ums: %s\n", draw(&state, 2000, last_ms), action);
         add(play, text);
     }
-    play->free = true;
+    play->unforeseen = true;
 }
 
 const struct story stories[] = {
@@ -164,7 +177,7 @@ const struct story stories[] = {
     {"idle", "between two requests an hour passes", write_idle},
     {"restart", "both ranks are asked to leave, one after the other, and started again",
      write_restart},
-    {"storm", "deaths, cuts and pauses, at any time", write_storm},
+    {"storm", "deaths, cuts, pauses and failing devices, at any time", write_storm},
 };
 const size_t stories_count = sizeof stories / sizeof stories[0];
 
@@ -178,10 +191,6 @@ const struct story *story_named(const char *name) {
 void story_write(const struct story *story, bool captured, uint64_t seed, uint32_t answers,
                  struct story_play *play) {
     *play = (struct story_play){.idle_ns = SECOND, .lives = {1, 1}};
+    add(play, "ranks 2\nseconds 120\n");
     story->write(play, captured, seed, answers);
-    char faults[STORY_PLAN_BYTES];
-
-    memcpy(faults, play->plan, sizeof faults);
-    snprintf(play->plan, sizeof play->plan, "ranks %u\nseconds %u\n%.*s", MODEL_RANKS,
-             play->idle_ns > SECOND ? 4000u : 60u, (int)sizeof faults - 32, faults);
 }

@@ -8,14 +8,14 @@
 
 #include <stddef.h>
 
-#define STORY_PLAN_BYTES 512u
+#define STORY_PLAN_BYTES 1024u
 
 // A story as it is played.
 struct story_play {
     char plan[STORY_PLAN_BYTES];        // for sc_sim_run()
     uint64_t idle_ns;                   // between the turns of the conversation
     uint32_t leaves_after[MODEL_RANKS]; // token of an answer, in the rank's first life; 0: never
-    bool free;                          // what follows is not told: none of these
+    bool unforeseen;                    // what follows is drawn, and none of the below
     uint32_t recoveries;                // epochs that must follow, and come as far as to go on
     uint32_t lives[MODEL_RANKS];        // processes that each rank must have had
     bool refills;                       // whether caches must be computed again

@@ -92,6 +92,17 @@ def consumer_runs(tree, library, source, static):
         check(len(said.splitlines()) == 1, 'expected one line, not: %r' % said)
 
 
+def example_is_built_as_the_guide_says(tree):
+    guide = (contract.ROOT / 'docs/GUIDE.md').read_text()
+    line = re.search(r'^cc examples/.*$', guide, re.M)[0]
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(contract.ROOT / 'examples', pathlib.Path(folder) / 'examples')
+        run('sh', '-c', line, folder=folder, PKG_CONFIG_PATH=str(tree / 'lib/pkgconfig'))
+        said = run('./engine', '--story', 'death', folder=folder,
+                   LD_LIBRARY_PATH=str(tree / 'lib'))
+        check('right on both ranks' in said, said)
+
+
 def versions_agree(tree):
     check(run(tree / 'bin/spark-comm', '--version') == 'spark-comm %s\n' % VERSION, 'spark-comm')
     for name in LIBRARIES:
@@ -137,6 +148,7 @@ def cases(stage, tree):
         for library, source in zip(LIBRARIES, ('consumer.c', 'consumer_sim.c')):
             yield ('a program of lib%s%s' % (library, '.a' if static else '.so'), consumer_runs,
                    (tree, library, source, static))
+    yield 'the example engine', example_is_built_as_the_guide_says, (tree,)
     yield 'versions agree', versions_agree, (tree,)
     yield 'the manual names every option', manual_names_every_option, (tree,)
     yield 'uninstalling leaves nothing', uninstalling_leaves_nothing, (tree, stage)
