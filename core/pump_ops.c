@@ -154,9 +154,11 @@ sc_status sc_pump_launch_through(struct sc_pump *p, struct sc_event *event, uint
     sc_status status = sc_pump_feed(p, event);
     if (status != SC_OK)
         return status;
-    if (p->launch.status != SC_OK) { // the epoch is being left
+    if (p->launch.status !=
+        SC_OK) { // the epoch is being left: no refusal, whatever the device said
         p->config.host->wake(p->config.host->ctx);
-        return p->launch.status;
+        bool refusal = sc_status_class(p->launch.status) == SC_CLASS_CALLER;
+        return refusal && p->launch.status != SC_CLOSED ? SC_SUBMIT_FAILED : p->launch.status;
     }
     // The newest entry of the ledger, whether it was launched or was complete at once.
     const struct sc_ledger *ledger = sc_core_ledger(p->core);

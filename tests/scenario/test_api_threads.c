@@ -235,11 +235,13 @@ static void threads_work_on_through_losses(void **state) {
     for (uint32_t loss = 0; loss < LOSSES; loss++) {
         const uint32_t before = done;
         real_until(done - before >= TURNS);
+        real_until(real_live(comms[1]) == epoch); // the turns may all be the other's
         real_ok(sc_reconnect(comms[loss % 2], epoch, loss));
         epoch = real_ready_after(comms[0], epoch);
     }
     const uint32_t before = done;
     real_until(done - before >= TURNS);
+    real_until(real_live(comms[1]) == epoch);
     stop = true;
     end_work(workers);
     for (uint32_t rank = 0; rank < 2; rank++) {
