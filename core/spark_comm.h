@@ -240,8 +240,10 @@ struct sc_rank_record {
     uint64_t submitted;   ///< seqs within that epoch
     uint64_t completed;   ///< seqs within that epoch
     uint64_t mark;        ///< the application's last mark
-    uint32_t fresh;       ///< 1: a new process since the last record that this application took
-    uint32_t reserved;    ///< 0
+    uint32_t
+        fresh; ///< 1: a new process since the last record that this application took. Told once:
+               ///< act on it, or keep it, before the epoch that came with it can be lost
+    uint32_t reserved; ///< 0
 };
 
 /// What an application needs to decide which work to do again. All ranks read the same of each rank
