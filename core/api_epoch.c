@@ -9,7 +9,7 @@
 
 static void explain_absence(struct sc_api *api, uint32_t rank, struct sc_text *text) {
     const struct sc_action *refusal = &api->refusals[api->rank == 0 ? rank : api->rank];
-    char why[200] = "";
+    char why[400] = "";
     sc_text_add(text, "; rank %u is %s", rank, api->rank == 0 ? "missing" : "not reached");
     if (refusal->status != SC_OK)
         sc_text_add(text, ", its hello was refused: %s", sc_refusal_text(refusal, why, sizeof why));
@@ -47,7 +47,7 @@ void sc_api_explain(struct sc_api *api, char *out, size_t bytes) {
 }
 
 static sc_status not_ready(struct sc_call *call, sc_status status) {
-    char text[380];
+    char text[600];
     sc_api_explain(call->api, text, sizeof text);
     sc_error_detail("%s", text);
     return status;

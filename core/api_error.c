@@ -11,8 +11,8 @@ static _Thread_local struct {
     const char *call;
     sc_status status;
     struct sc_cause cause; // code SC_OK: none
-    char detail[384];      // instead of the status's own sentence
-    char text[640];
+    char detail[640];      // instead of the status's own sentence
+    char text[960];
 } last;
 
 // What was noted of this failure just before, by the two below, is not yet of any call.

@@ -63,6 +63,7 @@ struct sc_pump {
     struct sc_pump_link *links;
     const void *command; // payload of the COMMAND being sent
     uint32_t command_bytes;
+    const char *strange; // why what came last on a link not yet greeted was no frame; NULL: it was
     uint64_t refused_bytes; // room that a COMMAND found missing on a link; 0: none is awaited
     uint64_t refused_epoch;
 

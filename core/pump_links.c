@@ -2,6 +2,7 @@
 //
 // Links: dialling, accepting, bounded buffers, frames in and out.
 #include "core/pump_inside.h"
+#include "core/text.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -77,9 +78,15 @@ static void feed_down(struct sc_pump *p, uint64_t link, sc_status status) {
 const char *sc_pump_explain(const struct sc_pump *p, char *text, size_t bytes) {
     const struct sc_link *link = net(p);
     const size_t known = offsetof(struct sc_link, explain) + sizeof link->explain;
-    if (link->size >= known && link->explain != NULL)
-        return link->explain(link->ctx, text, bytes);
     text[0] = '\0';
+    if (link->size >= known && link->explain != NULL)
+        (void)link->explain(link->ctx, text, bytes);
+    struct sc_text more = {text, bytes, strnlen(text, bytes - 1)};
+    if (p->strange != NULL)
+        sc_text_add(&more,
+                    "%swhat answers there is not rank 0 as it is configured here (%s): another "
+                    "program, or a key on one side only",
+                    more.used != 0 ? "; " : "", p->strange);
     return text;
 }
 
@@ -263,6 +270,8 @@ static bool feed_frames(struct sc_pump *p, struct sc_pump_link *l) {
             sc_frame_decode(l->in + used, l->received - used, limit, &frame, &bytes, &why);
         if (status == SC_INPROGRESS)
             break;
+        if (p->config.core.rank != 0 && !is_greeted(p, handle))
+            p->strange = status != SC_OK ? why : NULL;
         if (status != SC_OK) {
             end(p, l);
             feed_down(p, handle, status);

@@ -122,7 +122,8 @@ enum sc_status_class {
     SC_CLASS_CALLER = 2,   ///< the call was wrong and had no effect; mend the call
     SC_CLASS_EPOCH = 3,    ///< the epoch is over; wait for the next one and redo the step
     SC_CLASS_PEER = 4,     ///< a verdict about a peer; recovery follows by itself
-    SC_CLASS_LOCAL = 5,    ///< something on this side failed; another attempt follows
+    SC_CLASS_LOCAL = 5,    ///< something on this side failed: of an op, or a verdict, it ended the
+                           ///< epoch, and another follows; of any other call it did not
     SC_CLASS_TERMINAL = 6, ///< this rank cannot go on; close it and start again
 };
 
@@ -359,8 +360,8 @@ SC_API SC_MUST_USE sc_status sc_wait_ready(sc_comm comm, uint64_t timeout_ns,
                                            struct sc_recovery *recovery);
 
 /// The address of a word that holds the live epoch, 0 when there is none: one load a layer. It is
-/// zeroed before any kernel of the epoch can be released. May be read for ever; after sc_close() it
-/// means nothing.
+/// zeroed before any kernel of the epoch can be released. It is written atomically: read it so where
+/// races are looked for. May be read for ever; after sc_close() it means nothing.
 SC_API const volatile uint64_t *sc_live_epoch(sc_comm comm);
 
 /// Gives the epoch up on every rank; for any other epoch it does nothing, so that eight threads cause

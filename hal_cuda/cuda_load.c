@@ -49,13 +49,14 @@ static bool load_driver(char *why, size_t why_bytes) {
 #define FIND(name)                                                                                 \
     if (!find(library, NAME(name), &driver.name##_, why, why_bytes))                               \
         return false;
-    SC_CUDA_DRIVER(FIND)
+    FIND(cuDriverGetVersion) // first, so that an old one is told by its version
     (void)driver.cuDriverGetVersion_(&version);
     if (version < CUDA_OLDEST) {
         snprintf(why, why_bytes, "the CUDA driver is %d.%d; at least %d.%d is needed",
                  version / 1000, version % 1000 / 10, CUDA_OLDEST / 1000, CUDA_OLDEST % 1000 / 10);
         return false;
     }
+    SC_CUDA_DRIVER(FIND)
     CUresult result = driver.cuInit_(0);
     const char *word = "unknown";
     if (result == CUDA_SUCCESS)

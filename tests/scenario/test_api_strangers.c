@@ -103,6 +103,7 @@ static void rank_with_another_key_comes(struct scene *scene) {
 
 static void rank_without_a_key_comes(struct scene *scene) {
     impostor_comes(scene, NULL);
+    real_until(says(scene->impostor, "a key on one side only"));
 }
 
 // Fewer than strangers come at once, and as many as the worker, of this very process, will need.
