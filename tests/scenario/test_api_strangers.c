@@ -160,6 +160,15 @@ static const struct row rows[] = {
      thousand_come_where_few_descriptors_are_left, true},
 };
 
+// In this process it shares the descriptors, of which some may still be in strangers' hands.
+static void open_worker(struct scene *scene) {
+    struct sc_config config;
+    real_config(&scene->job, 1, &config);
+    sc_status status = SC_NO_MEMORY;
+    real_until((status = sc_open(&config, &scene->comms[1])) != SC_NO_MEMORY || !scene->limited);
+    assert_int_equal(status, SC_OK);
+}
+
 static void play(void **state) {
     static struct scene scene;
     const struct row *row = *state;
@@ -171,7 +180,7 @@ static void play(void **state) {
     const uint32_t base = sockets_descriptors();
     row->come(&scene);
     const uint64_t since_ns = real_now();
-    scene.comms[1] = real_open(&scene.job, 1);
+    open_worker(&scene);
     (void)real_ready_after(scene.comms[1], 0);
     assert_true(real_now() - since_ns < REAL_SECOND);
     if (scene.limited)
