@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
 // Which way sums fastest between these two GPUs: NCCL's all-reduce in place, or a pair exchange and
-// our own sum. It depends on what links them (over NVLink the first, over RoCE often the second), so
-// it is measured as each communicator warms up, in a few milliseconds. Both ranks then take the slower
-// of their two times, by an all-reduce of the very kind that is being measured: so both know the same
+// our own sum. It depends on what links them, so it is measured as each communicator warms up, by a few
+// short rounds of each. Both ranks then take the slower of their two times, by an all-reduce of the very kind that is being measured: so both know the same
 // and choose alike, without a word between them.
 #include "hal_cuda/comm.h"
 

@@ -75,7 +75,7 @@ sc_status sc_cuda_buf_deregister(void *ctx, uint64_t handle, uint64_t registrati
 }
 
 // By a copy engine, on a stream of its own: kernels that spin hold neither up. It is there when this
-// returns, which takes some ten microseconds.
+// returns, which takes one small copy.
 sc_status sc_cuda_fence_set(void *ctx, uint64_t epoch) {
     struct sc_cuda *c = ctx;
     struct sc_cuda_guard guard;
