@@ -14,6 +14,8 @@
 #define BYTES_MIN 2u
 #define OPS_MAX 1000u // of a sample: a graph, and the ledger, hold as many
 
+enum { OPTION_DEVICE = 256 };
+
 static const struct argp_option bench_options[] = {
     {"minbytes", 'b', "SIZE", 0, "smallest payload (default 256)", 0},
     {"maxbytes", 'e', "SIZE", 0, "largest payload (default 64M)", 0},
@@ -21,6 +23,7 @@ static const struct argp_option bench_options[] = {
     {"iters", 'n', "ITERS", 0, "ops of one sample (default 100)", 0},
     {"warmup_iters", 'w', "ITERS", 0, "ops before each sample (default 5)", 0},
     {"rounds", 'N', "ROUNDS", 0, "samples of each way, in turns (default 33)", 0},
+    {"device", OPTION_DEVICE, "D", 0, "all ranks on this GPU, and on sockets", 0},
     {"ngpus", 'g', "GPUS", 0, "one process each, 2 to 8 (default 2)", 0},
     {"output_file", 'J', "FILE", 0, "write everything as JSON", 0},
     {0},
@@ -51,6 +54,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case 'w': ok = sc_option_u64("-w", arg, 1, OPS_MAX, &request->warm_ups); break;
     case 'N': ok = sc_option_u64("-N", arg, 1, SC_BENCH_ROUNDS_MAX, &request->rounds); break;
     case 'g': ok = sc_option_u64("-g", arg, 2, SC_BENCH_GPUS_MAX, &request->gpus); break;
+    case OPTION_DEVICE:
+        ok = sc_option_u64("--device", arg, 0, SC_BENCH_DEVICE_MAX, &request->device);
+        request->shared = true;
+        break;
     case 'J': request->json = arg; break;
     case ARGP_KEY_ARG:
         argp_error(state, "%s: expected options, or `recover' as the first word", arg);

@@ -13,6 +13,7 @@
 #define SC_BENCH_GPUS_MAX 8u
 #define SC_BENCH_ROUNDS_MAX 1000u
 #define SC_BENCH_BYTES_MAX (UINT64_C(1) << 30)
+#define SC_BENCH_DEVICE_MAX 1023u
 
 struct sc_bench_request {
     uint64_t min_bytes, max_bytes; // of a payload
@@ -20,6 +21,8 @@ struct sc_bench_request {
     uint64_t iterations, warm_ups; // ops of a sample, and before it
     uint64_t rounds;               // samples of each way, in turns
     uint64_t gpus;
+    bool shared; // all ranks are on `device`, and NCCL on sockets
+    uint64_t device;
     const char *json; // a file, or NULL
 };
 
@@ -37,6 +40,9 @@ struct sc_recover_request {
     enum sc_recover_how how;
     uint64_t gpus, victim;
     bool victim_given, graph;
+    bool sockets; // NCCL keeps to them
+    bool shared;  // all ranks are on `device`, and NCCL on sockets
+    uint64_t device;
     const char *model_name;
     struct sc_model model;
     uint64_t leak_host_kib, leak_gpu_kib; // what a survivor may have more after all cycles

@@ -22,7 +22,9 @@ enum {
     OPTION_MODEL,
     OPTION_GRAPH,
     OPTION_HOST,
-    OPTION_GPU
+    OPTION_GPU,
+    OPTION_SOCKETS,
+    OPTION_DEVICE
 };
 
 static const char *const hows[SC_RECOVER_HOWS] = {
@@ -44,6 +46,8 @@ static const struct argp_option recover_options[] = {
     {"graph", OPTION_GRAPH, NULL, 0, "replay each step as a CUDA graph", 0},
     {"leak-host-kib", OPTION_HOST, "N", 0, "resident memory may grow so (default 1024)", 0},
     {"leak-gpu-kib", OPTION_GPU, "N", 0, "GPU memory may grow so (default 2048)", 0},
+    {"sockets", OPTION_SOCKETS, NULL, 0, "NCCL keeps to sockets of this machine", 0},
+    {"device", OPTION_DEVICE, "D", 0, "all ranks on this GPU, and on sockets", 0},
     {"ngpus", 'g', "GPUS", 0, "one process each, 2 to 8 (default 2)", 0},
     {"output_file", 'J', "FILE", 0, "write everything as JSON", 0},
     {0},
@@ -89,6 +93,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         break;
     case OPTION_GPU:
         ok = sc_option_u64("--leak-gpu-kib", arg, 0, KIB_MAX, &request->leak_gpu_kib);
+        break;
+    case OPTION_SOCKETS: request->sockets = true; break;
+    case OPTION_DEVICE:
+        ok = sc_option_u64("--device", arg, 0, SC_BENCH_DEVICE_MAX, &request->device);
+        request->shared = true;
         break;
     case 'g': ok = sc_option_u64("-g", arg, 2, SC_BENCH_GPUS_MAX, &request->gpus); break;
     case 'J': request->json = arg; break;

@@ -93,7 +93,9 @@ static bool start_all(struct bench *b, uint32_t port) {
                                    .rounds = request->rounds};
     for (uint32_t rank = 0; rank < request->gpus; rank++) {
         start.rank = rank;
-        start.device = (int32_t)rank;
+        start.device = request->shared ? (int32_t)request->device : (int32_t)rank;
+        if (request->shared)
+            sc_child_share_gpu(rank);
         if (!sc_child_start(&b->ranks[rank], SC_BENCH_ROLE) ||
             !sc_child_say(b->ranks[rank].channel, &start, sizeof start))
             return fail(b, rank, "its process cannot be started");
@@ -124,6 +126,8 @@ int sc_bench_play(const struct sc_bench_request *request) {
 
     b.result.request = request;
     b.result.worst_host_ns = INT64_MIN;
+    if (request->shared)
+        sc_child_keep_to_sockets();
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     bool started = port != 0 && start_all(&b, port);
     bool well = started;

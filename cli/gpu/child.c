@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -49,6 +50,20 @@ bool sc_child_start(struct sc_child *child, const char *role) {
     }
     *child = (struct sc_child){.pid = pid, .channel = ends[0]};
     return true;
+}
+
+// NCCL reads these as it is loaded.
+void sc_child_keep_to_sockets(void) {
+    (void)setenv("NCCL_P2P_DISABLE", "1", 1);
+    (void)setenv("NCCL_SHM_DISABLE", "1", 1);
+    (void)setenv("NCCL_NET", "Socket", 1);
+    (void)setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+}
+
+void sc_child_share_gpu(uint32_t rank) {
+    char host[16];
+    snprintf(host, sizeof host, "rank-%u", rank);
+    (void)setenv("NCCL_HOSTID", host, 1);
 }
 
 bool sc_child_await(struct sc_child *child) {

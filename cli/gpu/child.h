@@ -25,6 +25,12 @@ void sc_child_end(struct sc_child *child);
 // Waits for its end; false when that was not exit status 0.
 bool sc_child_await(struct sc_child *child);
 
+// From now on NCCL keeps to sockets of this machine, in the processes that are started.
+void sc_child_keep_to_sockets(void);
+// The processes started from now on are this rank, and share their GPU with others: to NCCL, which has
+// at most one rank of a host on a GPU, each is on a host of its own.
+void sc_child_share_gpu(uint32_t rank);
+
 // Either end. False: the other one is gone, or the message is of another length. Messages of several
 // threads do not mix.
 bool sc_child_say(int channel, const void *message, size_t bytes);

@@ -24,6 +24,7 @@ struct recover {
     struct sc_recover_world world;
     struct sc_recover_result result;
     uint64_t random;
+    bool sockets; // NCCL keeps to them
 };
 
 // Strikes fall anywhere within a step, and in every run at the same places as far as we can tell.
@@ -73,12 +74,11 @@ static uint64_t replace(struct recover *r) {
 // Whether the survivor saw what was done, and at whom.
 static bool is_right(const struct recover *r, uint32_t code, uint32_t suspect) {
     uint32_t victim = (uint32_t)r->request->victim;
-    const char *no_memory = getenv("NCCL_SHM_DISABLE");
-    bool sockets = no_memory != NULL && strcmp(no_memory, "1") == 0;
 
     switch (r->request->how) {
     case SC_RECOVER_KILL: // over sockets NCCL may see the end before the control link does
-        return (code == SC_PEER_DEAD && suspect == victim) || (code == SC_ASYNC_ERROR && sockets);
+        return (code == SC_PEER_DEAD && suspect == victim) ||
+               (code == SC_ASYNC_ERROR && r->sockets);
     case SC_RECOVER_STOP: return code == SC_PEER_SILENT && suspect == victim;
     case SC_RECOVER_RESET: // the victim may be back on a new link before the end of the old is seen
         return (code == SC_PEER_DEAD || code == SC_LINK_LOST || code == SC_PEER_ABORTED) &&
@@ -158,14 +158,6 @@ static bool play_cycle(struct recover *r, struct sc_recover_cycle *cycle) {
 
 // ---- all of them --------------------------------------------------------------------------------
 
-// NCCL reads these as it is loaded, in the ranks.
-static void keep_nccl_to_sockets(void) {
-    (void)setenv("NCCL_P2P_DISABLE", "1", 1);
-    (void)setenv("NCCL_SHM_DISABLE", "1", 1);
-    (void)setenv("NCCL_NET", "Socket", 1);
-    (void)setenv("NCCL_SOCKET_IFNAME", "lo", 0);
-}
-
 static bool begin(struct recover *r) {
     struct sc_recover_world *w = &r->world;
     bool ok = true;
@@ -216,11 +208,14 @@ int sc_recover_play(const struct sc_recover_request *request) {
 
     r.request = request;
     r.random = 1;
-    r.world.start = (struct sc_recover_start){.world = (uint32_t)request->gpus,
-                                              .port = port,
-                                              .layers = request->model.moe_layers,
-                                              .hidden_size = request->model.hidden_size,
-                                              .graph = request->graph};
+    r.sockets = request->sockets || request->shared || request->how == SC_RECOVER_ASYNC;
+    r.world.start =
+        (struct sc_recover_start){.world = (uint32_t)request->gpus,
+                                  .port = port,
+                                  .layers = request->model.moe_layers,
+                                  .hidden_size = request->model.hidden_size,
+                                  .graph = request->graph,
+                                  .device = request->shared ? (int32_t)request->device : -1};
     r.result =
         (struct sc_recover_result){.request = request,
                                    .survivor = request->victim == 0 ? 1 : 0,
@@ -228,8 +223,8 @@ int sc_recover_play(const struct sc_recover_request *request) {
                                    .why = r.world.why};
     if (port == 0 || r.result.cycles == NULL)
         return EXIT_FAILURE;
-    if (request->how == SC_RECOVER_ASYNC)
-        keep_nccl_to_sockets();
+    if (r.sockets)
+        sc_child_keep_to_sockets();
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     int result = SC_EXIT_USAGE;
     if (begin(&r)) {

@@ -24,7 +24,7 @@
 // The first message to a rank.
 struct sc_recover_start {
     uint32_t rank, world, port;
-    int32_t device;
+    int32_t device; // of the world's: the one of all ranks, or -1
     uint64_t layers, hidden_size;
     uint32_t graph;
 };

@@ -19,7 +19,10 @@ bool sc_recover_world_start(struct sc_recover_world *w, uint32_t rank) {
     struct sc_recover_start start = w->start;
 
     start.rank = rank;
-    start.device = (int32_t)rank;
+    if (start.device < 0)
+        start.device = (int32_t)rank;
+    else
+        sc_child_share_gpu(rank);
     m->said = 0;
     return sc_child_start(&m->child, SC_RECOVER_ROLE) &&
                    sc_child_say(m->child.channel, &start, sizeof start)

@@ -2,7 +2,8 @@
 //
 // One set of tests of the public calls and of the seam's contract, for every world there is:
 //
-//     conformance --world sim|cuda [--clock virtual|real] [--ranks N] [--only TEXT,...] [--scale N]
+//     conformance --world sim|cuda [--clock virtual|real] [--ranks N] [--device D] [--only TEXT,...]
+//                 [--scale N]
 //
 // A line a test, then a summary. Exits with 0 when all is well, 1 when a test failed, 2 for a wrong
 // command line, 77 when this machine cannot run that world.
@@ -33,6 +34,7 @@ static const char help[] =
     "usage: conformance --world sim|cuda [options]\n"
     "  --clock virtual|real  of the simulated world; default virtual\n"
     "  --ranks N             1 to 8; default 2\n"
+    "  --device D            real GPUs: all ranks on this one, and NCCL on sockets\n"
     "  --only TEXT[,TEXT]    the tests whose names hold one of these\n"
     "  --scale N             everything may take N times as long; default 1\n"
     "  --list                names the tests\n";
@@ -42,34 +44,31 @@ static _Noreturn void refuse(const char *what, const char *value) {
     exit(2);
 }
 
-static uint32_t number(const char *text, uint32_t most) {
+static uint32_t number(const char *text, uint32_t least, uint32_t most) {
     char *end;
     unsigned long value = strtoul(text, &end, 10);
-    if (*text == '\0' || *end != '\0' || value < 1 || value > most)
+    if (*text == '\0' || *end != '\0' || value < least || value > most)
         refuse("not a number in range:", text);
     return (uint32_t)value;
 }
 
 static struct chosen read_options(int argc, char **argv) {
     static const struct option known[] = {
-        {"world", required_argument, NULL, 'w'},
-        {"clock", required_argument, NULL, 'c'},
-        {"ranks", required_argument, NULL, 'r'},
-        {"only", required_argument, NULL, 'o'},
-        {"scale", required_argument, NULL, 's'},
-        {"list", no_argument, NULL, 'l'},
-        {"help", no_argument, NULL, 'h'},
-        {"live", required_argument, NULL, 'L'},
-        {NULL, 0, NULL, 0},
+        {"world", required_argument, NULL, 'w'}, {"clock", required_argument, NULL, 'c'},
+        {"ranks", required_argument, NULL, 'r'}, {"device", required_argument, NULL, 'd'},
+        {"only", required_argument, NULL, 'o'},  {"scale", required_argument, NULL, 's'},
+        {"list", no_argument, NULL, 'l'},        {"help", no_argument, NULL, 'h'},
+        {"live", required_argument, NULL, 'L'},  {NULL, 0, NULL, 0},
     };
-    struct chosen chosen = {.options = {.ranks = 2, .scale = 1}};
+    struct chosen chosen = {.options = {.ranks = 2, .scale = 1, .device = -1}};
     const char *world = "";
     for (int option; (option = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         switch (option) {
         case 'w': world = optarg; break;
         case 'c': chosen.options.real_clock = strcmp(optarg, "real") == 0; break;
-        case 'r': chosen.options.ranks = number(optarg, CONF_RANKS_MAX); break;
-        case 's': chosen.options.scale = number(optarg, 1000); break;
+        case 'r': chosen.options.ranks = number(optarg, 1, CONF_RANKS_MAX); break;
+        case 'd': chosen.options.device = (int32_t)number(optarg, 0, 1000); break;
+        case 's': chosen.options.scale = number(optarg, 1, 1000); break;
         case 'o': chosen.only = optarg; break;
         case 'l': chosen.list = true; break;
         case 'L': chosen.live = optarg; break;
@@ -133,12 +132,14 @@ static void skip_unless_it_can_run(const struct chosen *chosen) {
         return;
 #if SC_CHOOSE_CUDA
     uint32_t gpus = conf_cuda_count();
-    if (gpus >= chosen->options.ranks)
+    uint32_t needed =
+        chosen->options.device >= 0 ? (uint32_t)chosen->options.device + 1 : chosen->options.ranks;
+    if (gpus >= needed)
         return;
     if (gpus == 0)
         printf("skipped: no GPU\n");
     else
-        printf("skipped: %u GPUs for %u ranks\n", gpus, chosen->options.ranks);
+        printf("skipped: %u GPUs where %u are needed\n", gpus, needed);
 #else
     printf("skipped: this build has no GPU world\n");
 #endif

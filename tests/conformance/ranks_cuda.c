@@ -67,10 +67,19 @@ static uint16_t free_port(void) {
 
 // ---- processes ---------------------------------------------------------------------------------
 
+// NCCL has at most one rank of a host on a GPU. To it each is on a host of its own, then.
+static void share_device(uint32_t r) {
+    char host[16];
+    snprintf(host, sizeof host, "rank-%u", r);
+    (void)setenv("NCCL_HOSTID", host, 1);
+    (void)setenv("NCCL_NET", "Socket", 1);
+    (void)setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+}
+
 // The program itself, anew: what watches GPU programs wants each to begin as one.
 static _Noreturn void become_rank(const struct session *s, uint32_t r, int socket) {
-    char live[80], ranks[16], scale[16];
-    const char **args = calloc(s->count + 10, sizeof *args);
+    char live[80], ranks[16], scale[16], device[16];
+    const char **args = calloc(s->count + 12, sizeof *args);
     uint32_t used = 0;
     if (args == NULL)
         _exit(2);
@@ -78,8 +87,11 @@ static _Noreturn void become_rank(const struct session *s, uint32_t r, int socke
              (unsigned)s->port);
     snprintf(ranks, sizeof ranks, "%u", s->options->ranks);
     snprintf(scale, sizeof scale, "%u", s->options->scale);
-    const char *const options[] = {"conformance", "--world", "cuda",   "--ranks", ranks,
-                                   "--scale",     scale,     "--live", live};
+    snprintf(device, sizeof device, "%d", s->options->device >= 0 ? s->options->device : (int)r);
+    if (s->options->device >= 0)
+        share_device(r);
+    const char *const options[] = {"conformance", "--world",  "cuda", "--ranks", ranks, "--scale",
+                                   scale,         "--device", device, "--live",  live};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
         args[used++] = options[i];
     for (uint32_t i = 0; i < s->count; i++)

@@ -138,6 +138,7 @@ struct conf_options {
     uint32_t ranks;
     uint32_t scale;
     bool real_clock; // of a simulated world
+    int32_t device;  // the one GPU of all ranks; -1: each has its own
 };
 
 struct conf_result {

@@ -20,6 +20,7 @@ struct rank {
     int parent;
     uint16_t port;
     struct conf_gpu_calls cu;
+    int32_t number; // of its GPU
     CUdevice device;
     CUcontext context, other;
     CUfunction compute;
@@ -103,7 +104,7 @@ static sc_status marked(struct bench *b, uint64_t mark) {
 static void config(struct bench *b, struct sc_config *out) {
     out->rank = b->rank;
     out->world = b->ranks;
-    out->device = (int32_t)b->rank;
+    out->device = rank_of(b)->number;
     out->master_host = "127.0.0.1";
     out->master_port = rank_of(b)->port;
 }
@@ -241,7 +242,7 @@ static uint32_t contexts_elsewhere(struct bench *b) {
         CUdevice device = 0;
         unsigned flags = 0;
         int active = 0;
-        if (CU(b, cuDeviceGet, &device, i) == SC_OK && i != (int)b->rank &&
+        if (CU(b, cuDeviceGet, &device, i) == SC_OK && i != rank_of(b)->number &&
             CU(b, cuDevicePrimaryCtxGetState, device, &flags, &active) == SC_OK)
             found += active != 0;
     }
@@ -282,7 +283,7 @@ static sc_status open_gpu(struct bench *b) {
     CUmodule module = NULL;
     if (!conf_gpu_load(&rank->cu))
         return SC_UNAVAILABLE;
-    sc_status status = CU(b, cuDeviceGet, &rank->device, (int)b->rank);
+    sc_status status = CU(b, cuDeviceGet, &rank->device, rank->number);
     if (status == SC_OK)
         status = CU(b, cuDevicePrimaryCtxRetain, &rank->context, rank->device);
     if (status == SC_OK)
@@ -310,6 +311,7 @@ _Noreturn void conf_cuda_live(const struct conf_options *options, const char *li
                                  .scale = options->scale};
     rank->parent = (int)parent;
     rank->port = (uint16_t)port;
+    rank->number = options->device;
     if (open_gpu(&rank->bench) != SC_OK)
         exit(1);
     conf_live(&rank->bench, tests, count);
