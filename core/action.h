@@ -5,6 +5,7 @@
 #define SC_CORE_ACTION_H
 
 #include "core/assert.h"
+#include "core/status.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,6 +50,7 @@ enum sc_notice {
     SC_NOTICE_GREETED,      // rank: its link is up
     SC_NOTICE_BYE,          // rank: it said that it leaves; status: why
     SC_NOTICE_BREACH,       // rank: it broke the protocol, and its link was dropped
+    SC_NOTICE_CAUSE,        // status, rank: the cause by which the last epoch ended, known only now
 };
 
 struct sc_action {
@@ -65,6 +67,12 @@ struct sc_action {
 _Static_assert(sizeof(struct sc_action) <= 64, "an action fits one cache line");
 
 #define SC_ACTIONS_MAX 16u
+
+// Whether the core's view has a whole cause that belongs to the notice.
+static inline bool sc_notice_has_cause(const struct sc_action *notice) {
+    return (notice->kind == SC_NOTICE_STATE && notice->status != SC_OK) ||
+           notice->kind == SC_NOTICE_CAUSE;
+}
 
 struct sc_actions {
     uint32_t count;

@@ -16,6 +16,8 @@ static void tell_agreed(struct sc_core *c, struct sc_actions *out) {
 
 // The coordinator's agreed seq is the lowest that any peer has agreed to.
 static void raise_agreed(struct sc_core *c, struct sc_actions *out) {
+    if (c->state != SC_STATE_READY)
+        return; // a reason is sought: nothing of that epoch is agreed upon any more
     uint64_t lowest = ledger_of(c)->submitted_seq;
     for (uint32_t r = 1; r < c->config.world; r++)
         if (c->peers[r].agreed_seq < lowest)
@@ -146,7 +148,10 @@ static sc_status mismatch(struct sc_core *c, uint32_t rank, uint64_t seq,
                           struct sc_actions *out) {
     const struct sc_cause cause = {
         .code = SC_MISMATCH, .suspect = rank, .seq = seq, .op = {*ours, *theirs}};
-    sc_leave_epoch(c, &cause, out);
+    if (in_epoch(c))
+        sc_leave_epoch(c, &cause, out);
+    else
+        (void)sc_reason_found(c, &cause, out);
     return SC_OK;
 }
 

@@ -47,6 +47,16 @@ static void note_state(struct sc_api *api, const struct sc_action *a) {
                  sc_cause_text(&view.cause, cause, sizeof cause));
 }
 
+static void note_cause(struct sc_api *api, const struct sc_action *a) {
+    struct sc_note note = {
+        .kind = SC_NOTE_CAUSE, .rank = a->rank, .status = a->status, .epoch = a->epoch};
+    char cause[160];
+    struct sc_core_view view;
+    sc_pump_view(api->pump, &view);
+    sc_note_push(api, note, "why the epoch ended: %s",
+                 sc_cause_text(&view.cause, cause, sizeof cause));
+}
+
 // The ranks of a mask, as "1, 3".
 static const char *ranks_of(uint64_t mask, char *text, size_t bytes) {
     size_t used = 0;
@@ -100,6 +110,7 @@ void sc_note_notice(struct sc_api *api, const struct sc_action *a) {
         note.kind = SC_NOTE_BREACH;
         sc_note_push(api, note, "rank %u broke the protocol; its link was dropped", a->rank);
         break;
+    case SC_NOTICE_CAUSE: note_cause(api, a); break;
     default: break; // of no interest to people
     }
 }

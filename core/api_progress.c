@@ -43,7 +43,7 @@ static void on_notice(void *arg, const struct sc_action *a) {
     if (api->world.on_notice == NULL)
         return;
     struct sc_core_view view;
-    bool caused = a->kind == SC_NOTICE_STATE && a->status != SC_OK && api->pump != NULL;
+    bool caused = sc_notice_has_cause(a) && api->pump != NULL;
     if (caused)
         sc_pump_view(api->pump, &view);
     api->world.on_notice(api->world.owner, a, caused ? &view.cause : NULL);

@@ -27,7 +27,7 @@ static void compose_hello(const struct sc_core *c, struct sc_hello *h) {
 }
 
 static void compose_ping(const struct sc_core *c, struct sc_ping *p) {
-    bool live = c->state == SC_STATE_READY;
+    bool live = c->state == SC_STATE_READY || sc_reason_is_open(c);
     const struct sc_ledger *ledger = ledger_of(c);
     *p = (struct sc_ping){
         .submitted = live ? ledger->submitted_seq : 0,

@@ -306,12 +306,19 @@ sc_status sc_link_down(struct sc_core *c, const struct sc_event *in, struct sc_a
 
 void sc_peer_gone(struct sc_core *c, uint32_t rank, sc_status code, struct sc_actions *out) {
     struct sc_peer *peer = &c->peers[rank];
+    const struct sc_cause cause = {
+        .code = code,
+        .suspect = rank,
+        .seq = sc_ledger_oldest_seq(ledger_of(c)),
+    };
+    bool untold = peer->in_epoch != 0 && sc_cause_is_loss(code); // it went without a word
     peer->link = 0;
     peer->able = peer->joined = 0;
     sc_left_is_known(c, rank);
+    bool found = untold && sc_reason_found(c, &cause, out);
     if (c->state == SC_STATE_ABORTING) { // others may wonder what holds their abort up
         c->peer_lost = 1;
-        if (is_coordinator(c) && sc_linked_mask(c) != 0)
+        if (is_coordinator(c) && sc_linked_mask(c) != 0 && !found)
             PUSH(out, .type = SC_ACTION_SEND, .kind = SC_FRAME_ABORT, .epoch = c->epoch,
                  .mask = sc_linked_mask(c), .status = code, .rank = rank);
     }
@@ -319,11 +326,6 @@ void sc_peer_gone(struct sc_core *c, uint32_t rank, sc_status code, struct sc_ac
         call_fails(c);
     if (!in_epoch(c))
         return;
-    const struct sc_cause cause = {
-        .code = code,
-        .suspect = rank,
-        .seq = sc_ledger_oldest_seq(ledger_of(c)),
-    };
     sc_leave_epoch(c, &cause, out);
     c->peer_lost = 1; // whatever it is called: nobody is there to end the exchange with
 }

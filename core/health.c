@@ -109,6 +109,8 @@ sc_status sc_ping_is_heard(struct sc_core *c, const struct sc_event *in, struct 
     bool there = same_epoch && (ping->state == SC_STATE_JOINING || ping->state == SC_STATE_READY);
     if (!there)
         sc_left_is_known(c, rank);
+    if (same_epoch)
+        sc_reason_heard(c, rank, ping, out);
     if (c->state != SC_STATE_READY || !same_epoch)
         return SC_OK;
     if (is_impossible(c, ping))

@@ -7,6 +7,7 @@
 //   greeting.c    links: who is at the other end, and whether the slot is theirs
 //   rendezvous.c  from HELLO to GO: forming an epoch
 //   leaving.c     from evidence to clean: ending one
+//   reason.c      why it ended, when that is learned later
 //   ops.c         submits and completions
 //   health.c      heartbeats, silence, op clocks
 //   agreement.c   whether all ranks submitted the same
@@ -201,9 +202,20 @@ sc_handler sc_abort_is_heeded, sc_stray_abort_is_noted, sc_comm_gone_cleans, sc_
     sc_op_drains, sc_reconnect_leaves, sc_close_leaves, sc_comm_failed_while_leaving;
 void sc_leave_epoch(struct sc_core *c, const struct sc_cause *cause, struct sc_actions *out);
 void sc_fail(struct sc_core *c, const struct sc_cause *cause, struct sc_actions *out);
+// A peer is not there any more.
+bool sc_cause_is_loss(uint32_t code);
 void sc_left_is_known(struct sc_core *c, uint32_t rank);
 void sc_leaving_tick(struct sc_core *c, struct sc_actions *out);
 uint64_t sc_leaving_deadline(const struct sc_core *c);
+
+// reason.c
+// Whether an error of the communicator's is all that is known of why the last epoch ended.
+bool sc_reason_is_open(const struct sc_core *c);
+// True: it was open, and this is the cause from now on.
+bool sc_reason_found(struct sc_core *c, const struct sc_cause *cause, struct sc_actions *out);
+// A PING of the epoch that was left: what its rank had submitted may tell.
+void sc_reason_heard(struct sc_core *c, uint32_t rank, const struct sc_ping *ping,
+                     struct sc_actions *out);
 
 // ops.c
 sc_handler sc_submit_launches, sc_replay_launches, sc_submit_is_refused, sc_op_starts,

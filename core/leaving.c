@@ -7,7 +7,7 @@
 // waits behind the application's own work, and starts anew at each sign of progress.
 #include "core/inside.h"
 
-static bool is_loss(uint32_t code) {
+bool sc_cause_is_loss(uint32_t code) {
     return code == SC_PEER_DEAD || code == SC_PEER_SILENT || code == SC_LINK_LOST;
 }
 
@@ -32,7 +32,7 @@ void sc_leave_epoch(struct sc_core *c, const struct sc_cause *cause, struct sc_a
     struct sc_ledger *ledger = ledger_of(c);
     bool was_ready = c->state == SC_STATE_READY;
     c->cause = *cause;
-    c->peer_lost = is_loss(cause->code);
+    c->peer_lost = sc_cause_is_loss(cause->code);
     c->phases = (struct sc_phases){0}; // who had to wait for its evidence says so itself
     c->left_ns = c->now_ns;
     c->missing_at_ns = c->config.join_ns ? c->now_ns + c->config.join_ns : SC_CORE_NEVER_NS;
@@ -56,6 +56,8 @@ void sc_leave_epoch(struct sc_core *c, const struct sc_cause *cause, struct sc_a
         told &= told - 1;
     sc_act_send(out, SC_FRAME_ABORT, told, c->epoch);
     sc_core_enter(c, SC_STATE_ABORTING, out);
+    if (!is_coordinator(c) && sc_reason_is_open(c))
+        sc_act_ping(c, told, out); // what we submitted may be the reason
     c->abort_clock_ns = SC_CORE_NEVER_NS;
     call_abort(c, out);
 }
@@ -192,10 +194,12 @@ sc_status sc_abort_is_heeded(struct sc_core *c, const struct sc_event *in, struc
 
 sc_status sc_stray_abort_is_noted(struct sc_core *c, const struct sc_event *in,
                                   struct sc_actions *out) {
-    (void)out;
     const struct sc_cause *cause = &in->u.frame.frame->u.cause;
-    if (in->u.frame.frame->epoch == c->epoch && is_loss(cause->code))
-        c->peer_lost = 1;
+    if (in->u.frame.frame->epoch == c->epoch) {
+        c->peer_lost |= sc_cause_is_loss(cause->code);
+        if (!is_coordinator(c))
+            (void)sc_reason_found(c, cause, out);
+    }
     sc_left_is_known(c, (uint32_t)(sc_peer_by_link(c, in->u.frame.link) - c->peers));
     return SC_OK;
 }

@@ -274,6 +274,7 @@ enum sc_note_kind {
     SC_NOTE_OVERRIDE = 7, ///< the environment replaced a tunable
     SC_NOTE_UNKEYED = 8,  ///< links are not keyed, and what that means; once
     SC_NOTE_WARNING = 9,  ///< something in the surroundings that is likely to be a mistake
+    SC_NOTE_CAUSE = 10,   ///< status, rank: why the last epoch ended, known only now
 };
 
 /// One note. `text` lives for the call, everything else is copied.

@@ -27,7 +27,7 @@ static void on_notice(void *arg, const struct sc_action *notice) {
     struct sc_core_view view;
     if (life->pump != NULL) // not yet while it opens
         sc_pump_view(life->pump, &view);
-    bool caused = notice->kind == SC_NOTICE_STATE && notice->status != SC_OK && life->pump != NULL;
+    bool caused = sc_notice_has_cause(notice) && life->pump != NULL;
     sc_lab_trace(life->seat->lab, (struct sc_trace_entry){.kind = SC_TRACE_NOTICE,
                                                           .rank = life->seat->rank,
                                                           .former = is_former(life),

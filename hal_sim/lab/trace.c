@@ -165,14 +165,10 @@ static void add_cause(struct line *line, uint32_t rank, const struct sc_cause *c
         add(line, " reason %" PRIu64, cause->value[0]);
 }
 
-// A state's notice names code and suspect; with the whole cause beside it the line says the rest.
-static void add_state(struct line *line, const struct sc_trace_entry *entry) {
+// A notice names code and suspect; with the whole cause beside it the line says the rest.
+static void add_why(struct line *line, const struct sc_trace_entry *entry) {
     const struct sc_action *notice = entry->notice;
 
-    add(line, "%s -> %s", sc_state_name((enum sc_state)notice->a),
-        sc_state_name((enum sc_state)notice->b));
-    if (notice->status == SC_OK)
-        return;
     if (entry->cause != NULL) {
         add_cause(line, entry->rank, entry->cause);
         return;
@@ -180,6 +176,15 @@ static void add_state(struct line *line, const struct sc_trace_entry *entry) {
     add(line, " %s", sc_status_name((sc_status)notice->status));
     if (notice->rank != SC_RANK_NONE)
         add(line, " rank %" PRIu32, notice->rank);
+}
+
+static void add_state(struct line *line, const struct sc_trace_entry *entry) {
+    const struct sc_action *notice = entry->notice;
+
+    add(line, "%s -> %s", sc_state_name((enum sc_state)notice->a),
+        sc_state_name((enum sc_state)notice->b));
+    if (notice->status != SC_OK)
+        add_why(line, entry);
 }
 
 // a is the coordinator's value, b the other rank's; what they mean depends on the code.
@@ -235,6 +240,10 @@ static void add_notice(struct line *line, const struct sc_trace_entry *entry) {
         return;
     case SC_NOTICE_BREACH:
         add(line, "drops rank %" PRIu32 ": it broke the protocol", notice->rank);
+        return;
+    case SC_NOTICE_CAUSE:
+        add(line, "knows why:");
+        add_why(line, entry);
         return;
     }
     add(line, "notes something unknown (%" PRIu32 ")", notice->kind);

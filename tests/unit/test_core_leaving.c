@@ -275,13 +275,14 @@ static void one_abort_only_whatever_comes(void **state) {
 static void a_loss_of_another_peer_meanwhile_is_told_to_those_still_linked(void **state) {
     (void)state;
     ready(0, 3);
-    core_rig_comm_failed(SC_ASYNC_ERROR);
+    core_rig_submit_on(1);
+    core_rig_op_failed(1, SC_DEVICE_ERROR);
     core_rig_link_down(rig.ranks[1].link);
     const struct sc_cause *news = &expect_frame(SC_FRAME_ABORT)->u.cause;
     assert_int_equal(core_rig_send_of(SC_FRAME_ABORT)->mask, 1u << 2);
     assert_int_equal(news->code, SC_PEER_DEAD);
     assert_int_equal(news->suspect, 1);
-    assert_int_equal(core_rig_view().cause.code, SC_ASYNC_ERROR); // the first stands
+    assert_int_equal(core_rig_view().cause.code, SC_DEVICE_ERROR); // the first stands
 }
 
 // ---- the backoff of offers ----
