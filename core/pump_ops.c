@@ -149,8 +149,18 @@ void sc_pump_launch(struct sc_pump *p, const struct sc_action *action) {
     }
 }
 
+// The application captures the stream and has not told: whatever we put on it would spoil the capture.
+// What else the device may answer, the op itself meets again.
+static inline bool is_captured(const struct sc_pump *p, uint64_t stream) {
+    return p->device->stream_check(ctx(p), stream) == SC_CAPTURE;
+}
+
 sc_status sc_pump_launch_through(struct sc_pump *p, struct sc_event *event, uint64_t *number,
                                  uint64_t *seq) {
+    if (sc_pump_is_live(p, event->epoch) &&
+        (is_captured(p, p->launch.stream) ||
+         (p->launch.from != SC_STREAM_NONE && is_captured(p, p->launch.from))))
+        return SC_CAPTURE;
     sc_status status = sc_pump_feed(p, event);
     if (status != SC_OK)
         return status;
@@ -219,7 +229,7 @@ sc_status sc_pump_join_op(struct sc_pump *p, uint64_t epoch, uint64_t number, ui
         return SC_EPOCH_LOST;
     if (!sc_pump_op_pending(p, number))
         return SC_OK; // complete, or recorded in order
-    if (sc_pump_capturing_on(p, stream) != NULL)
+    if (is_captured(p, stream))
         return SC_CAPTURE;
     SC_ASSERT(sc_ledger_at(ledger, number)->number == number);
     sc_status status = p->device->stream_wait(ctx(p), stream, *sc_pump_op_slot(p, number));

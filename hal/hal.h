@@ -208,8 +208,10 @@ struct sc_device {
 
     // ---- ops: everything between op_begin and op_end belongs to one op ----
 
-    // Marks the op's start on the stream. SC_CAPTURE when the stream is capturing: captured verbs
-    // belong to the replay that later runs them.
+    // Whether an op may go on the stream: asked before it takes its seq. SC_CAPTURE when the stream is
+    // capturing: captured verbs belong to the replay that later runs them. Never disturbs a capture.
+    sc_status (*stream_check)(void *ctx, uint64_t stream);
+    // Marks the op's start on the stream, which captures nothing.
     sc_status (*op_begin)(void *ctx, uint64_t stream, uint64_t *op);
     // Marks its end. Legal once, and also after a verb in between failed.
     sc_status (*op_end)(void *ctx, uint64_t op);
@@ -277,7 +279,7 @@ struct sc_device {
 #define SC_DEVICE_VERBS(X)                                                                         \
     X(comm_id) X(comm_create) X(comm_poll) X(comm_error) X(comm_abort) X(comm_abandon)             \
     X(mem_alloc) X(mem_free) X(buf_register) X(buf_deregister)                                     \
-    X(op_begin) X(op_end) X(op_poll) X(op_release) X(stream_wait)                                  \
+    X(stream_check) X(op_begin) X(op_end) X(op_poll) X(op_release) X(stream_wait)                  \
     X(group_begin) X(group_end) X(send) X(recv) X(all_reduce) X(broadcast) X(all_gather)           \
     X(reduce_scatter) X(add_bf16) X(fence_set) X(stream_create) X(stream_destroy)                  \
     X(capture_begin) X(capture_end) X(capture_release) X(captures_held)                            \

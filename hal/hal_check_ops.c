@@ -102,6 +102,12 @@ static sc_status op_release(void *ctx, uint64_t op) {
     return answer;
 }
 
+static sc_status stream_check(void *ctx, uint64_t stream) {
+    struct sc_hal_check *check = sc_check_enter(ctx, SC_VERB_stream_check);
+
+    return check->inner->stream_check(check->inner->ctx, stream);
+}
+
 static sc_status stream_wait(void *ctx, uint64_t stream, uint64_t op) {
     struct sc_hal_check *check = sc_check_enter(ctx, SC_VERB_stream_wait);
 
@@ -214,6 +220,7 @@ void sc_check_enter_op_verbs(struct sc_device *device) {
     device->op_end = op_end;
     device->op_poll = op_poll;
     device->op_release = op_release;
+    device->stream_check = stream_check;
     device->stream_wait = stream_wait;
     device->stream_create = stream_create;
     device->stream_destroy = stream_destroy;

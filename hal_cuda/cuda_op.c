@@ -79,14 +79,20 @@ static void put(struct sc_cuda *c, struct sc_cuda_op *op) {
     c->ops_free = (uint32_t)(op - c->ops) + 1;
 }
 
-static sc_status begin(struct sc_cuda *c, CUstream stream, uint64_t *handle) {
+sc_status sc_cuda_stream_check(void *ctx, uint64_t stream) {
+    struct sc_cuda *c = ctx;
+    struct sc_cuda_guard guard;
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-    sc_status status = sc_cuda_status(c, c->cu->cuStreamIsCapturing_(stream, &capturing));
-    if (status == SC_OK && capturing != CU_STREAM_CAPTURE_STATUS_NONE)
-        return SC_CAPTURE;
+    sc_cuda_enter(c, &guard);
+    sc_status status =
+        sc_cuda_status(c, c->cu->cuStreamIsCapturing_(sc_cuda_stream(stream), &capturing));
+    sc_cuda_leave(c, &guard);
+    return status == SC_OK && capturing != CU_STREAM_CAPTURE_STATUS_NONE ? SC_CAPTURE : status;
+}
+
+static sc_status begin(struct sc_cuda *c, CUstream stream, uint64_t *handle) {
     struct sc_cuda_op *op = NULL;
-    if (status == SC_OK)
-        status = take(c, &op);
+    sc_status status = take(c, &op);
     if (status != SC_OK)
         return status;
     op->stream = stream;

@@ -50,6 +50,7 @@ static const struct sc_device table = {
     .mem_free = sc_cuda_mem_free,
     .buf_register = sc_cuda_buf_register,
     .buf_deregister = sc_cuda_buf_deregister,
+    .stream_check = sc_cuda_stream_check,
     .op_begin = sc_cuda_op_begin,
     .op_end = sc_cuda_op_end,
     .op_poll = sc_cuda_op_poll,

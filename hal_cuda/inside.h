@@ -197,6 +197,7 @@ sc_status sc_cuda_op_begin(void *ctx, uint64_t stream, uint64_t *op);
 sc_status sc_cuda_op_end(void *ctx, uint64_t op);
 sc_status sc_cuda_op_poll(void *ctx, uint64_t op, enum sc_op_state *state);
 sc_status sc_cuda_op_release(void *ctx, uint64_t op);
+sc_status sc_cuda_stream_check(void *ctx, uint64_t stream);
 sc_status sc_cuda_stream_wait(void *ctx, uint64_t stream, uint64_t op);
 sc_status sc_cuda_stream_create(void *ctx, uint64_t *stream);
 sc_status sc_cuda_stream_destroy(void *ctx, uint64_t stream);

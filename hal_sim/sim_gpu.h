@@ -228,6 +228,7 @@ sc_status sc_sim_verb_op_begin(void *ctx, uint64_t stream, uint64_t *op);
 sc_status sc_sim_verb_op_end(void *ctx, uint64_t op);
 sc_status sc_sim_verb_op_poll(void *ctx, uint64_t op, enum sc_op_state *state);
 sc_status sc_sim_verb_op_release(void *ctx, uint64_t op);
+sc_status sc_sim_verb_stream_check(void *ctx, uint64_t stream);
 sc_status sc_sim_verb_stream_wait(void *ctx, uint64_t stream, uint64_t op);
 sc_status sc_sim_verb_replay_begin(void *ctx, uint64_t capture, uint64_t stream, uint64_t epoch,
                                    uint64_t *op);

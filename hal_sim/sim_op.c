@@ -89,6 +89,18 @@ static struct sc_sim_op *op_create(struct sc_sim_process *process, struct sc_sim
     return made;
 }
 
+sc_status sc_sim_verb_stream_check(void *ctx, uint64_t handle) {
+    struct sc_sim_process *process = ctx;
+    sc_status status = sc_sim_enter(process, SC_VERB_stream_check);
+
+    if (status != SC_OK)
+        return status;
+    const struct sc_sim_stream *stream = sc_sim_stream_of(process, "stream_check", handle);
+    if (stream == NULL)
+        return SC_INVALID;
+    return stream->capture != 0 ? SC_CAPTURE : SC_OK;
+}
+
 sc_status sc_sim_verb_op_begin(void *ctx, uint64_t handle, uint64_t *op) {
     struct sc_sim_process *process = ctx;
     sc_status status = sc_sim_enter(process, SC_VERB_op_begin);

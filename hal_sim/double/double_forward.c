@@ -36,6 +36,7 @@ DEVICE(mem_free, (void *ctx, uint64_t address), (to->ctx, address))
 DEVICE(buf_register, (void *ctx, uint64_t comm, uint64_t address, uint64_t bytes, uint64_t *made),
        (to->ctx, comm, address, bytes, made))
 DEVICE(buf_deregister, (void *ctx, uint64_t comm, uint64_t made), (to->ctx, comm, made))
+DEVICE(stream_check, (void *ctx, uint64_t stream), (to->ctx, stream))
 DEVICE(op_begin, (void *ctx, uint64_t stream, uint64_t *op), (to->ctx, stream, op))
 DEVICE(op_end, (void *ctx, uint64_t op), (to->ctx, op))
 DEVICE(op_poll, (void *ctx, uint64_t op, enum sc_op_state *state), (to->ctx, op, state))

@@ -294,6 +294,40 @@ static void an_add_does_nothing_while_no_epoch_lives_r13(void **state) {
     rig_close(rig);
 }
 
+// The application captures its stream without a word to the pump.
+static void a_stream_that_captures_untold_refuses_every_op_without_a_trace_c10(void **state) {
+    struct rig *rig = rig_start_world(2);
+    struct rig_rank *of = &rig->ranks[0];
+    const struct sc_device *device = sc_sim_device(of->process);
+    uint64_t epoch = rig_epoch(rig, 0), buf = rig_alloc(rig, 0, BYTES), untold, number, seq;
+    uint64_t captured = of->streams[0], other = of->streams[1];
+    struct graph graph;
+    (void)state;
+    capture_both(rig, &graph);
+    struct rig_op earlier = rig_all_reduce(rig, 0, buf, BYTES, 1);
+    uint64_t submitted = rig_view(rig, 0).submitted;
+    assert_int_equal(device->capture_begin(device->ctx, captured, &untold), SC_OK);
+    const struct sc_op_desc desc = {.kind = SC_OP_ALL_REDUCE, .bytes = BYTES};
+    const struct sc_op_place here = {buf, buf, captured}, there = {buf, buf, other};
+    struct sc_op_desc send = {.kind = SC_OP_SEND, .root = 1, .bytes = BYTES};
+    struct sc_op_place from = here;
+    struct sc_pump *p = of->pump;
+    assert_int_equal(sc_pump_submit(p, epoch, &desc, &here, &number, &seq), SC_CAPTURE);
+    assert_int_equal(sc_pump_start(p, epoch, &desc, &there, captured, &number, &seq), SC_CAPTURE);
+    assert_int_equal(sc_pump_submit_group(p, epoch, &send, &from, 1, &number), SC_CAPTURE);
+    assert_int_equal(sc_pump_join_op(p, epoch, earlier.number, captured), SC_CAPTURE);
+    assert_int_equal(sc_pump_replay_begin(p, epoch, graph.capture[0], captured, &number, &seq),
+                     SC_CAPTURE);
+    assert_int_equal(sc_pump_submit(p, epoch + 1, &desc, &here, &number, &seq), SC_EPOCH_LOST);
+    assert_int_equal(device->capture_end(device->ctx, untold), SC_OK);
+    assert_int_equal(device->capture_release(device->ctx, untold), SC_OK);
+    assert_int_equal(rig_view(rig, 0).submitted, submitted);
+    assert_int_equal(rig_state(rig, 0), SC_STATE_READY);
+    release(rig, &graph, 0);
+    release(rig, &graph, 1);
+    rig_close(rig);
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, rig_teardown)
 
 int main(void) {
@@ -307,6 +341,7 @@ int main(void) {
         TEST(a_replay_behind_compute_does_nothing_after_a_loss_r13),
         TEST(an_add_of_an_old_epoch_does_nothing_once_a_new_one_lives_r13),
         TEST(an_add_does_nothing_while_no_epoch_lives_r13),
+        TEST(a_stream_that_captures_untold_refuses_every_op_without_a_trace_c10),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

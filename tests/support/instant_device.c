@@ -25,11 +25,9 @@ struct place {
 struct sc_instant_device {
     struct sc_device table;
     struct sc_instant_switches switches;
-    uint64_t fence;
-    uint64_t ids;
+    uint64_t fence, ids;
     uint32_t group_depth;
-    uint32_t capturing;
-    uint32_t captures;
+    uint32_t capturing, captures;
     uint32_t first_free;
     struct place places[SC_INSTANT_HANDLES_MAX];
     uint32_t allocation_count;
@@ -86,9 +84,8 @@ static uint32_t count_captures(const struct sc_instant_device *instant, uint64_t
 // ---- communicators --------------------------------------------------------------------------
 
 static sc_status comm_id(void *ctx, struct sc_comm_id *id) {
-    struct sc_instant_device *instant = ctx;
-
     static const char mark[] = SC_INSTANT_ID_MARK;
+    struct sc_instant_device *instant = ctx;
 
     memset(id, 0, sizeof *id);
     instant->ids++;
@@ -218,8 +215,7 @@ static sc_status buf_deregister(void *ctx, uint64_t comm, uint64_t registration)
 // ---- ops ------------------------------------------------------------------------------------
 
 static sc_status op_begin(void *ctx, uint64_t stream, uint64_t *op) {
-    if (find_capturing(ctx, stream) != NULL)
-        return SC_CAPTURE;
+    (void)stream;
     return take(ctx, OP, op) != NULL ? SC_OK : SC_NO_MEMORY;
 }
 
@@ -253,6 +249,10 @@ static sc_status op_release(void *ctx, uint64_t op) {
         return SC_INVALID;
     give_back(ctx, place);
     return SC_OK;
+}
+
+static sc_status stream_check(void *ctx, uint64_t stream) {
+    return find_capturing(ctx, stream) != NULL ? SC_CAPTURE : SC_OK;
 }
 
 static sc_status stream_wait(void *ctx, uint64_t stream, uint64_t op) {

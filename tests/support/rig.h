@@ -163,6 +163,7 @@ bool rig_is_ready(const struct rig *rig); // every rank lives and is READY, all 
 bool rig_is_ready_after(const struct rig *rig, uint64_t epoch); // … in a later one
 struct sc_sim_held rig_held(const struct rig *rig, uint32_t rank);
 uint64_t rig_calls(const struct rig *rig, uint32_t rank, enum sc_device_verb verb);
+// Of all that do something; stream_check only asks.
 uint64_t rig_calls_of_all_verbs(const struct rig *rig, uint32_t rank);
 uint32_t rig_notices(const struct rig *rig, uint32_t rank, enum sc_notice kind);
 // The newest notice of a change to that state; NULL: there was none.

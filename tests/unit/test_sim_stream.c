@@ -330,6 +330,7 @@ static void capturing_stream_refuses_what_cannot_be_captured(void **state) {
     uint64_t earlier = capture_add(life);
     assert_int_equal(d->capture_begin(d->ctx, life->stream, &capture), SC_OK);
     assert_int_equal(d->capture_begin(d->ctx, life->stream, &second), SC_CAPTURE);
+    assert_int_equal(d->stream_check(d->ctx, life->stream), SC_CAPTURE);
     assert_int_equal(d->op_begin(d->ctx, life->stream, &op), SC_CAPTURE);
     assert_int_equal(d->stream_wait(d->ctx, life->stream, done), SC_CAPTURE);
     assert_int_equal(d->replay_begin(d->ctx, earlier, life->stream, EPOCH, &op), SC_CAPTURE);
@@ -339,6 +340,7 @@ static void capturing_stream_refuses_what_cannot_be_captured(void **state) {
     assert_int_equal(d->capture_release(d->ctx, capture), SC_INVALID);
     expect_violation(&f, "has not ended");
     assert_int_equal(d->capture_end(d->ctx, capture), SC_OK);
+    assert_int_equal(d->stream_check(d->ctx, life->stream), SC_OK);
     assert_int_equal(d->capture_end(d->ctx, capture), SC_INVALID);
     expect_violation(&f, "has ended already");
     finish(&f);
