@@ -5,6 +5,7 @@
 
 #include "cli/bench.h"
 #include "cli/options.h"
+#include "core/text.h"
 
 #include <argp.h>
 #include <inttypes.h>

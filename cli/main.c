@@ -8,6 +8,7 @@
 #include "cli/report.h"
 #include "cli/run.h"
 #include "cli/sim.h"
+#include "core/text.h"
 
 #include <argp.h>
 #include <stdio.h>

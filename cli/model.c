@@ -6,7 +6,7 @@
 
 #include "cli/embedded.h"
 #include "cli/model_json.h"
-#include "cli/options.h"
+#include "core/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 // The sentences and look-ups that model_json.h promises, on top of cJSON.
 #include "cli/model_json.h"
 
-#include "cli/options.h"
+#include "core/text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

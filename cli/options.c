@@ -4,6 +4,8 @@
 
 #include "cli/options.h"
 
+#include "core/text.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -96,19 +98,4 @@ bool sc_option_address(const char *option, const char *text, char *host, size_t 
     }
     refuse(option, text, "HOST:PORT, such as 192.168.1.10:29500 or [fe80::1]:29500");
     return false;
-}
-
-void sc_text_clean(const char *text, char *out, size_t out_bytes) {
-    size_t length = strlen(text);
-    size_t kept = length;
-
-    if (length >= out_bytes) {
-        kept = out_bytes - sizeof "...";
-        // Not inside a UTF-8 character.
-        while (kept > 0 && ((unsigned char)text[kept] & 0xC0) == 0x80)
-            kept--;
-    }
-    for (size_t i = 0; i < kept; i++)
-        out[i] = ((unsigned char)text[i] < 0x20 || text[i] == 0x7F) ? '?' : text[i];
-    memcpy(out + kept, kept < length ? "..." : "", kept < length ? sizeof "..." : 1);
 }

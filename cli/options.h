@@ -29,9 +29,4 @@ bool sc_option_bytes(const char *option, const char *text, uint64_t min, uint64_
 bool sc_option_address(const char *option, const char *text, char *host, size_t host_bytes,
                        uint32_t *port);
 
-// Copies outside text for use inside a sentence: control bytes become '?', so that it stays on
-// one line and sends nothing to the terminal; what does not fit out_bytes is cut and ends in
-// "...". Always terminated; out_bytes is at least 4.
-void sc_text_clean(const char *text, char *out, size_t out_bytes);
-
 #endif

@@ -8,6 +8,7 @@
 #include "cli/report.h"
 #include "cli/sim_plan.h"
 #include "cli/sim_report.h"
+#include "core/text.h"
 
 #include <argp.h>
 #include <errno.h>

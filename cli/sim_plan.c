@@ -3,7 +3,7 @@
 // Plans of "spark-comm sim": a quiet one, one of the swarm, or one that a file describes.
 #include "cli/sim_plan.h"
 
-#include "cli/options.h"
+#include "core/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

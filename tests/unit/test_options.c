@@ -206,26 +206,6 @@ static void whatever_lacks_a_host_or_a_port_is_no_address(void **state) {
     }
 }
 
-static void cleaned_text_is_cut_between_characters(void **state) {
-    char out[8];
-
-    (void)state;
-    sc_text_clean("1234567", out, sizeof out);
-    assert_string_equal(out, "1234567");
-    sc_text_clean("12345678", out, sizeof out);
-    assert_string_equal(out, "1234...");
-    sc_text_clean("123\xc3\xa9"
-                  "678",
-                  out, sizeof out);
-    assert_string_equal(out, "123...");
-    sc_text_clean("a\tb\x7f", out, sizeof out);
-    assert_string_equal(out, "a?b?");
-    sc_text_clean("12345", out, 4);
-    assert_string_equal(out, "...");
-    sc_text_clean("", out, sizeof out);
-    assert_string_equal(out, "");
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_numbers_within_the_bounds_are_read),
@@ -236,7 +216,6 @@ int main(void) {
         cmocka_unit_test(sizes_that_are_none_or_do_not_fit_are_refused),
         cmocka_unit_test(addresses_are_a_host_and_a_port),
         cmocka_unit_test(whatever_lacks_a_host_or_a_port_is_no_address),
-        cmocka_unit_test(cleaned_text_is_cut_between_characters),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
