@@ -2,6 +2,7 @@
 //
 // From a config to a handle, in steps of which each undoes what came before if it fails.
 #include "core/api_inside.h"
+#include "core/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -95,12 +96,20 @@ static sc_status start_threads(struct sc_api *api, char *why) {
     return status;
 }
 
+static void remark(void *api, enum sc_note_kind kind, const char *line) {
+    char clean[SC_NOTE_TEXT_BYTES];
+    sc_text_clean(line, clean, sizeof clean);
+    sc_note_push(api, (struct sc_note){.kind = kind}, "%s", clean);
+}
+
 static void say_once(struct sc_api *api, const struct sc_config *config) {
     if (config->world > 1 && config->key == NULL && config->key_file == NULL)
         sc_note_push(api, (struct sc_note){.kind = SC_NOTE_UNKEYED, .rank = config->rank},
                      "links are not keyed: whoever reaches %s port %u can claim a rank and read "
                      "what ranks tell each other; give all ranks a key",
                      config->master_host, config->master_port);
+    if (api->world.remarks != NULL)
+        api->world.remarks(api->world.owner, remark, api);
 }
 
 static sc_status build(struct sc_api *api, struct sc_config *config, char *why) {

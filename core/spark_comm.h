@@ -275,6 +275,7 @@ enum sc_note_kind {
     SC_NOTE_UNKEYED = 8,  ///< links are not keyed, and what that means; once
     SC_NOTE_WARNING = 9,  ///< something in the surroundings that is likely to be a mistake
     SC_NOTE_CAUSE = 10,   ///< status, rank: why the last epoch ended, known only now
+    SC_NOTE_ENVIRONMENT = 11, ///< at open: what this rank runs on, or what its surroundings set
 };
 
 /// One note. `text` lives for the call, everything else is copied.

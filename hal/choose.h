@@ -14,12 +14,18 @@ enum sc_word {
     SC_WORD_MARK,   // value: the mark; only if it was accepted, just after
 };
 
+// Takes one remark: a line for people, and what kind of note it makes, SC_NOTE_ENVIRONMENT or
+// SC_NOTE_WARNING. Whoever takes it cleans it, and cuts it where it is longer than a note.
+typedef void sc_remark(void *arg, enum sc_note_kind kind, const char *line);
+
 struct sc_world {
     const struct sc_host *host; // the three, until release
     const struct sc_link *link; // sealed, if there is a key
     const struct sc_device *device;
     uint32_t library; // version number of the communication library; ranks compare it
     bool environment; // whether the environment may override tunables
+    // Makes its remarks about the surroundings, once, as a handle opens. NULL: it has none.
+    void (*remarks)(void *owner, sc_remark *remark, void *arg);
     // Listeners, NULL where there are none. Called outside the monitor. `opened` comes last in sc_open.
     void (*on_word)(void *owner, enum sc_word word, uint64_t value);
     // What the core tells, with the cause of a state that has one; and records that the application

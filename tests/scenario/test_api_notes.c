@@ -101,6 +101,55 @@ static void links_without_a_key_are_told_of_once(void **state) {
     real_job_end(&job);
 }
 
+static const char long_remark[] =
+    "0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 "
+    "0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 "
+    "0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 ";
+
+static void make_remarks(void *owner, sc_remark *remark, void *arg) {
+    assert_non_null(owner);
+    remark(arg, SC_NOTE_ENVIRONMENT, "SOME_SETTING=7 % of all");
+    remark(arg, SC_NOTE_WARNING, "two lines\nand \x1b[31m red");
+    remark(arg, SC_NOTE_ENVIRONMENT, long_remark);
+}
+
+static void remarks_of_the_world_are_told_once_each_on_one_line(void **state) {
+    static const struct {
+        enum sc_note_kind kind;
+        const char *text; // how it begins
+    } told[] = {
+        {SC_NOTE_ENVIRONMENT, "SOME_SETTING=7 % of all"},
+        {SC_NOTE_WARNING, "two lines?and ?[31m red"},
+        {SC_NOTE_ENVIRONMENT, "0123456789 0123456789 "},
+    };
+    enum { TOLD = sizeof told / sizeof told[0] };
+    static struct real_notes notes;
+    struct real_job job;
+    const char *last = "";
+    uint32_t seen = 0;
+    (void)state;
+    real_job_begin(&job, 1);
+    real_birth.remarks = make_remarks;
+    sc_comm comm = open_noting(&job, 0, &notes);
+    const uint64_t epoch = real_ready_after(comm, 0);
+    real_ok(sc_reconnect(comm, epoch, 0));
+    (void)real_ready_after(comm, epoch);
+    real_close(comm);
+    for (uint32_t i = 0; i < notes.count; i++) {
+        const enum sc_note_kind kind = notes.list[i].note.kind;
+        if (kind != SC_NOTE_ENVIRONMENT && kind != SC_NOTE_WARNING)
+            continue;
+        assert_true(seen < TOLD);
+        assert_int_equal(kind, told[seen].kind);
+        assert_memory_equal(notes.list[i].text, told[seen].text, strlen(told[seen].text));
+        last = notes.list[i].text;
+        seen++;
+    }
+    assert_int_equal(seen, TOLD);
+    assert_string_equal(last + strlen(last) - 3, "...");
+    real_job_end(&job);
+}
+
 static void missing_ranks_are_told_and_answered_once_each_time(void **state) {
     static struct real_notes notes;
     struct real_job job;
@@ -285,6 +334,7 @@ int main(void) {
         cmocka_unit_test(each_change_of_state_is_told_in_order),
         cmocka_unit_test(notes_come_on_one_thread_that_is_nobody_elses),
         cmocka_unit_test(links_without_a_key_are_told_of_once),
+        cmocka_unit_test(remarks_of_the_world_are_told_once_each_on_one_line),
         cmocka_unit_test(missing_ranks_are_told_and_answered_once_each_time),
         cmocka_unit_test(refused_rank_is_told_of_on_both_sides),
         cmocka_unit_test(rank_with_another_key_hears_what_is_wrong),

@@ -72,6 +72,7 @@ sc_status sc_choose_world(const struct sc_config *config, struct sc_world *out, 
                              .link = sc_posix_link(own->posix),
                              .device = &own->device,
                              .environment = real_birth.environment,
+                             .remarks = real_birth.remarks,
                              .opened = on_opened,
                              .release = on_release,
                              .owner = own};

@@ -10,6 +10,7 @@
 
 #include "core/assert.h"
 #include "core/spark_comm.h"
+#include "hal/choose.h"
 #include "tests/support/instant_device.h"
 
 #include <pthread.h>
@@ -28,10 +29,12 @@
 #define REAL_CAPACITY_BYTES 65536u
 #define REAL_HOST "127.0.0.1"
 
-// How the handles opened from now on are born; real_job_begin sets the defaults, all false.
+// How the handles opened from now on are born; real_job_begin sets the defaults: all
+// false or NULL.
 struct real_birth {
     bool environment; // it may override tunables
     bool allocs_fail;
+    void (*remarks)(void *owner, sc_remark *remark, void *arg); // of the world
 };
 extern struct real_birth real_birth;
 
