@@ -127,16 +127,18 @@ static void *work(void *arg) {
     (void)m->cu->cuThreadExchangeStreamCaptureMode_(&mode);
     ncclComm_t comm = NULL;
     ncclResult_t result = create(m, &comm);
+    bool formed = result == ncclSuccess && comm != NULL;
 
     pthread_mutex_lock(&m->lock);
     m->created = true;
-    m->comm = result == ncclSuccess ? comm : NULL; // success without one is a failure all the same
+    // In progress: a file of NCCL's own says NCCL_COMM_BLOCKING=0. What forms there is only aborted.
+    m->comm = formed || result == ncclInProgress ? comm : NULL;
     m->formed_ns = now_ns();
     bool wanted = !m->abort_wanted;
     pthread_mutex_unlock(&m->lock);
 
     sc_status status = SC_COMM_FAILED;
-    if (wanted && m->comm != NULL)
+    if (wanted && formed)
         status = warm_up(m);
     pthread_mutex_lock(&m->lock);
     if (!m->abort_wanted)

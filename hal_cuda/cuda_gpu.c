@@ -48,9 +48,7 @@ static sc_status load_kernels(struct sc_gpu *gpu) {
 }
 
 static sc_status enter(struct sc_gpu *gpu, int32_t index) {
-    int count = 0, driver = 0;
-    (void)gpu->cu->cuDriverGetVersion_(&driver);
-    gpu->driver = (uint32_t)driver;
+    int count = 0;
     sc_status status = answer(gpu, "cuDeviceGetCount", gpu->cu->cuDeviceGetCount_(&count));
     if (status != SC_OK)
         return status;
@@ -81,6 +79,7 @@ sc_status sc_gpu_open(int32_t index, struct sc_gpu **out, char *why, size_t why_
         free(gpu);
         return status;
     }
+    gpu->driver = (uint32_t)gpu->cu->version;
     gpu->nccl = (uint32_t)nccl->version;
     status = enter(gpu, index);
     if (status == SC_OK)

@@ -5,6 +5,7 @@
 #include "hal_cuda/inside.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,16 +19,23 @@ static struct sc_cuda_nccl nccl_library;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool loaded;
 
-static void *open_library(const char *variable, const char *name, char *why, size_t why_bytes) {
-    const char *chosen = getenv(variable);
-    void *library = NULL;
-    if (chosen == NULL)
-        library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+static void *open_library(const char *variable, const char *name, struct sc_cuda_origin *origin,
+                          char *why, size_t why_bytes) {
+    const char *chosen = getenv(variable), *file = chosen != NULL ? chosen : name;
+    struct link_map *map;
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    bool shared = library != NULL;
     if (library == NULL)
-        library = dlopen(chosen != NULL ? chosen : name, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL)
-        snprintf(why, why_bytes, "cannot open %s: %.200s; %s names another",
-                 chosen != NULL ? chosen : name, dlerror(), variable);
+        library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        snprintf(why, why_bytes, "cannot open %s: %.200s; %s names another", file, dlerror(),
+                 variable);
+        return NULL;
+    }
+    if (origin->path == NULL) { // no attempt before, of which it could have been left
+        origin->path = dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : name;
+        origin->shared = shared;
+    }
     return library;
 }
 
@@ -42,15 +50,16 @@ static bool find(void *library, const char *name, void *slot, char *why, size_t 
 }
 
 static bool load_driver(char *why, size_t why_bytes) {
-    void *library = open_library("SPARK_COMM_CUDA_LIBRARY", "libcuda.so.1", why, why_bytes);
-    int version = 0;
+    void *library =
+        open_library("SPARK_COMM_CUDA_LIBRARY", "libcuda.so.1", &driver.origin, why, why_bytes);
     if (library == NULL)
         return false;
 #define FIND(name)                                                                                 \
     if (!find(library, NAME(name), &driver.name##_, why, why_bytes))                               \
         return false;
     FIND(cuDriverGetVersion) // first, so that an old one is told by its version
-    (void)driver.cuDriverGetVersion_(&version);
+    (void)driver.cuDriverGetVersion_(&driver.version);
+    int version = driver.version;
     if (version < CUDA_OLDEST) {
         snprintf(why, why_bytes, "the CUDA driver is %d.%d; at least %d.%d is needed",
                  version / 1000, version % 1000 / 10, CUDA_OLDEST / 1000, CUDA_OLDEST % 1000 / 10);
@@ -77,7 +86,8 @@ static bool is_refused_here(int version) {
 }
 
 static bool load_nccl(char *why, size_t why_bytes) {
-    void *library = open_library("SPARK_COMM_NCCL_LIBRARY", "libnccl.so.2", why, why_bytes);
+    void *library = open_library("SPARK_COMM_NCCL_LIBRARY", "libnccl.so.2", &nccl_library.origin,
+                                 why, why_bytes);
     if (library == NULL)
         return false;
 #define FIND_NCCL(name)                                                                            \

@@ -3,9 +3,11 @@
 // A handle's world, and the table of its device.
 #include "hal_cuda/inside.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define POLL_NS 20000u
+#define LINE_BYTES 512u
 
 void sc_cuda_enter(struct sc_cuda *c, struct sc_cuda_guard *guard) {
     guard->before = NULL;
@@ -96,7 +98,9 @@ static void release(void *owner) {
 static sc_status open_world(struct sc_cuda *c, const struct sc_config *config, char *why,
                             size_t why_bytes) {
     struct sc_cuda_guard guard;
-    sc_status status = sc_cuda_load(&c->cu, &c->nccl, why, why_bytes);
+    sc_status status = sc_cuda_environment_check(why, why_bytes);
+    if (status == SC_OK)
+        status = sc_cuda_load(&c->cu, &c->nccl, why, why_bytes);
     if (status == SC_OK)
         status = sc_cuda_device_open(c->cu, config->device, &c->device, why, why_bytes);
     if (status != SC_OK)
@@ -109,6 +113,26 @@ static sc_status open_world(struct sc_cuda *c, const struct sc_config *config, c
     if (status == SC_OK)
         status = sc_posix_create(&c->posix);
     return status;
+}
+
+static const char *how_found(const struct sc_cuda_origin *origin) {
+    return origin->shared ? "shared with the program" : "loaded by spark_comm";
+}
+
+// What this rank runs on, in one line that another rank's can be held against; and what NCCL is told.
+static void make_remarks(void *owner, sc_remark *remark, void *arg) {
+    const struct sc_cuda *c = owner;
+    const struct sc_cuda_driver *cu = c->cu;
+    const int nccl = c->nccl->version;
+    char name[64] = "unknown", address[16] = "unknown", line[LINE_BYTES];
+    (void)cu->cuDeviceGetName_(name, (int)sizeof name, c->device->device);
+    (void)cu->cuDeviceGetPCIBusId_(address, (int)sizeof address, c->device->device);
+    snprintf(line, sizeof line, "GPU %s at %s; CUDA driver %d.%d, %s: %s; NCCL %d.%d.%d, %s: %s",
+             name, address, cu->version / 1000, cu->version % 1000 / 10, how_found(&cu->origin),
+             cu->origin.path, nccl / 10000, nccl / 100 % 100, nccl % 100,
+             how_found(&c->nccl->origin), c->nccl->origin.path);
+    remark(arg, SC_NOTE_ENVIRONMENT, line);
+    sc_cuda_environment_remarks(remark, arg);
 }
 
 sc_status sc_cuda_choose(const struct sc_config *config, struct sc_world *out, char *why,
@@ -129,6 +153,7 @@ sc_status sc_cuda_choose(const struct sc_config *config, struct sc_world *out, c
         .device = &c->table,
         .library = (uint32_t)c->nccl->version,
         .environment = true,
+        .remarks = make_remarks,
         .release = release,
         .owner = c,
     };

@@ -3,6 +3,7 @@
 // Inside the real world:
 //
 //   cuda_load.c        the two libraries, by dlopen
+//   cuda_environment.c what the environment tells NCCL
 //   cuda_open.c        a handle's world, and the table
 //   cuda_device.c      a GPU: context, kernels, the fence's word
 //   cuda_comm.c        communicators, each with a worker that may wait
@@ -30,6 +31,7 @@
 // clang-format off
 #define SC_CUDA_DRIVER(X)                                                                          \
     X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName)          \
+    X(cuDeviceGetPCIBusId)                                                                         \
     X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)               \
     X(cuDevicePrimaryCtxGetState)                                                                  \
     X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc)             \
@@ -56,15 +58,23 @@
 #endif
 // clang-format on
 
+// Where a library was found.
+struct sc_cuda_origin {
+    const char *path; // as the loader knows it; for ever, as the library
+    bool shared;      // the program had loaded it before
+};
 struct sc_cuda_driver {
 #define SC_CUDA_MEMBER(name) __typeof__(&name) name##_;
     SC_CUDA_DRIVER(SC_CUDA_MEMBER)
+    int version;
+    struct sc_cuda_origin origin;
 };
 struct sc_cuda_nccl {
     SC_CUDA_NCCL(SC_CUDA_MEMBER)
     SC_CUDA_NCCL_OPTIONAL(SC_CUDA_MEMBER)
 #undef SC_CUDA_MEMBER
     int version;
+    struct sc_cuda_origin origin;
 };
 
 // Loads both once in the life of the process; they stay. SC_UNAVAILABLE with `why`.

@@ -10,13 +10,24 @@
 
 // A world on config->device: retains its primary context, loads the kernels, and takes every byte that
 // it will ever need. SC_UNAVAILABLE names the library, the version or the device that is missing, and
-// what was tried.
+// what was tried; SC_INVALID is sc_cuda_environment_check's.
 SC_MUST_USE sc_status sc_cuda_choose(const struct sc_config *config, struct sc_world *out,
                                      char *why, size_t why_bytes);
 
 // Which payloads the newest communicator of this process exchanges in pairs: from the one size to below
 // the other. All the rest is NCCL's own all-reduce. For reports.
 void sc_cuda_pair_range(uint64_t *from_bytes, uint64_t *to_bytes);
+
+// ---- what the environment tells NCCL: built everywhere -----------------------------------------
+//
+// Both read the environment as it is when they are called.
+
+// Makes a remark for each variable that is set and known to matter: its name, its value cut and without
+// control bytes, and what it means where that is often mistaken.
+void sc_cuda_environment_remarks(sc_remark *remark, void *arg);
+
+// SC_INVALID, with `why`, when NCCL would be told what no communicator of ours survives.
+SC_MUST_USE sc_status sc_cuda_environment_check(char *why, size_t why_bytes);
 
 // ---- a GPU for programs of ours ----------------------------------------------------------------
 //
