@@ -24,7 +24,6 @@ struct recover {
     struct sc_recover_world world;
     struct sc_recover_result result;
     uint64_t random;
-    bool sockets; // NCCL keeps to them
 };
 
 // Strikes fall anywhere within a step, and in every run at the same places as far as we can tell.
@@ -71,14 +70,12 @@ static uint64_t replace(struct recover *r) {
     return sc_recover_world_order(&r->world, victim, SC_ORDER_JOIN) ? joined_ns : 0;
 }
 
-// Whether the survivor saw what was done, and at whom.
+// Whether the record that came with the next epoch says what was done, and to whom.
 static bool is_right(const struct recover *r, uint32_t code, uint32_t suspect) {
     uint32_t victim = (uint32_t)r->request->victim;
 
     switch (r->request->how) {
-    case SC_RECOVER_KILL: // over sockets NCCL may see the end before the control link does
-        return (code == SC_PEER_DEAD && suspect == victim) ||
-               (code == SC_ASYNC_ERROR && r->sockets);
+    case SC_RECOVER_KILL: return code == SC_PEER_DEAD && suspect == victim;
     case SC_RECOVER_STOP: return code == SC_PEER_SILENT && suspect == victim;
     case SC_RECOVER_RESET: // the victim may be back on a new link before the end of the old is seen
         return (code == SC_PEER_DEAD || code == SC_LINK_LOST || code == SC_PEER_ABORTED) &&
@@ -114,9 +111,9 @@ static void take_times(struct recover *r, struct sc_recover_cycle *cycle, uint64
     };
     memcpy(cycle->times, times, sizeof times);
     cycle->heard_ns = survivor->left_heard_ns - struck_ns;
-    cycle->code = left->code;
-    cycle->suspect = left->suspect;
-    cycle->right = is_right(r, left->code, left->suspect);
+    cycle->code = ready->code;
+    cycle->suspect = ready->suspect;
+    cycle->right = is_right(r, ready->code, ready->suspect);
 }
 
 // Rests, so that whatever a recovery left behind has gone, then counts.
@@ -208,7 +205,6 @@ int sc_recover_play(const struct sc_recover_request *request) {
 
     r.request = request;
     r.random = 1;
-    r.sockets = request->sockets || request->shared || request->how == SC_RECOVER_ASYNC;
     r.world.start =
         (struct sc_recover_start){.world = (uint32_t)request->gpus,
                                   .port = port,
@@ -223,7 +219,7 @@ int sc_recover_play(const struct sc_recover_request *request) {
                                    .why = r.world.why};
     if (port == 0 || r.result.cycles == NULL)
         return EXIT_FAILURE;
-    if (r.sockets)
+    if (request->sockets || request->shared || request->how == SC_RECOVER_ASYNC)
         sc_child_keep_to_sockets();
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     int result = SC_EXIT_USAGE;

@@ -42,7 +42,7 @@ enum sc_recover_order {
 enum sc_recover_word_kind {
     SC_SAID_OPENED,  // GPU, handle and memory are there: text, driver, nccl
     SC_SAID_LEFT,    // out of READY: at_ns by the library's clock, code, suspect
-    SC_SAID_READY,   // epoch, phases
+    SC_SAID_READY,   // epoch, phases; code, suspect: why the last one ended
     SC_SAID_FIRST,   // the first step of the epoch is done and right
     SC_SAID_COUNTED, // counts, device_bytes
     SC_SAID_FAILED,  // text
@@ -112,7 +112,7 @@ struct sc_recover_cycle {
     uint64_t times[SC_TIMES];
     uint64_t heard_ns; // strike to the supervisor's hearing of it
     uint32_t code, suspect;
-    bool right;                   // the cause is the one it must be
+    bool right;                   // the cause in the record is the one it must be
     struct sc_self_counts counts; // of the survivor, after it
     uint64_t device_bytes;
 };

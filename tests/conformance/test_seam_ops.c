@@ -222,7 +222,7 @@ static bool captures(struct bench *b) {
     OK(b, b->w->capture_begin(b, stream));
     OK(b, d->capture_begin(d->ctx, number_of(stream), &capture));
     OK(b, d->all_reduce(d->ctx, comm, number_of(buffer), BYTES, number_of(stream)));
-    IS(b, d->op_begin(d->ctx, number_of(stream), &op), SC_CAPTURE);
+    IS(b, d->stream_check(d->ctx, number_of(stream)), SC_CAPTURE);
     OK(b, d->capture_end(d->ctx, capture));
     OK(b, b->w->capture_end(b, stream, &graph));
     OK(b, d->captures_held(d->ctx, comm, &held));
