@@ -107,7 +107,7 @@ void sc_core_view(const struct sc_core *c, struct sc_core_view *out) {
         .arrived = c->arrived,
         .passed = c->passed,
         .mark = c->mark,
-        .captures = c->captures,
+        .captures = c->captures != 0 ? c->captures : c->graphs,
         .draining = c->state == SC_STATE_ABORTING && sc_ledger_waits(ledger),
         .cause = c->cause,
         .phases = c->phases,

@@ -85,7 +85,8 @@ struct sc_event {
             sc_status status; // OP_FAILED
         } op;
         struct {
-            uint32_t held;
+            uint32_t held;   // not released
+            uint32_t graphs; // released, but their graphs live
         } captures;
         struct {
             uint32_t bytes;

@@ -108,7 +108,8 @@ struct sc_core {
     uint32_t abort_called;
     uint32_t abandoned; // some communicator was given up without its abort having returned
     uint32_t peer_lost; // a peer of the epoch died, froze or was replaced: it may hold our abort up
-    uint32_t captures;
+    uint32_t captures;  // that the application has not released
+    uint32_t graphs;    // that hold the communicator although it has
     struct sc_phases phases;
 
     // Health.

@@ -15,9 +15,15 @@ static uint64_t clock_start(const struct sc_core *c) {
     return !c->abort_called || sc_ledger_waits(ledger_of(c)) ? SC_CORE_NEVER_NS : c->now_ns;
 }
 
+static void tell_captures(uint32_t count, struct sc_actions *out) {
+    PUSH(out, .type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_CAPTURES, .a = count);
+}
+
+// A graph that was destroyed in mid-launch lives until its kernels end, and they spin until the abort:
+// so the abort waits for the application's word only.
 static void call_abort(struct sc_core *c, struct sc_actions *out) {
     if (c->captures != 0) {
-        PUSH(out, .type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_CAPTURES, .a = c->captures);
+        tell_captures(c->captures, out);
         return;
     }
     if (SC_MUTANT(2))
@@ -177,8 +183,13 @@ sc_status sc_op_drains(struct sc_core *c, const struct sc_event *in, struct sc_a
 
 sc_status sc_captures_change(struct sc_core *c, const struct sc_event *in, struct sc_actions *out) {
     c->captures = in->u.captures.held;
-    if (c->state == SC_STATE_ABORTING && !c->abort_called && c->captures == 0)
+    c->graphs = in->u.captures.graphs;
+    if (c->state != SC_STATE_ABORTING)
+        return SC_OK;
+    if (!c->abort_called && c->captures == 0)
         call_abort(c, out);
+    else
+        c->abort_clock_ns = clock_start(c);
     return SC_OK;
 }
 
@@ -263,6 +274,11 @@ void sc_leaving_tick(struct sc_core *c, struct sc_actions *out) {
     }
     if (c->state != SC_STATE_ABORTING || c->now_ns < sc_leaving_deadline(c))
         return;
+    if (c->graphs != 0) { // the application has released them and kept them
+        tell_captures(c->graphs, out);
+        c->abort_clock_ns = c->now_ns;
+        return;
+    }
     // A dead or frozen peer can hold an abort up for ever; a well one cannot.
     if (sc_ledger_empty(ledger_of(c)) && c->peer_lost) {
         sc_act(out, SC_ACTION_COMM_ABANDON, c->epoch);

@@ -96,8 +96,9 @@ uint64_t sc_pump_run(struct sc_pump *p) {
     // empty before a deadline is judged: a heartbeat that lies there unread is not silence.
     sc_pump_poll(p);
     sc_pump_comm_run(p);
-    if (p->captures_told != 0 && sc_core_state(p->core) == SC_STATE_ABORTING)
-        sc_pump_tell_captures(p); // a graph that was kept after its release has gone at last
+    if (p->graphs_told != 0 ||
+        (p->captures_told != 0 && sc_core_state(p->core) == SC_STATE_ABORTING))
+        sc_pump_tell_captures(p); // a graph that lived on after its release has gone at last
     sc_pump_links_run(p);
     uint64_t now = sc_pump_now(p), deadline;
     for (uint32_t ticks = 0; (deadline = sc_core_deadline(p->core)) <= now; ticks++) {

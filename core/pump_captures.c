@@ -42,21 +42,18 @@ static struct sc_pump_capture *find_capture(struct sc_pump *p, uint64_t handle) 
     return NULL;
 }
 
-// Those the application has not released; then, whatever it said, those whose graphs still live.
-static uint32_t captures_held(struct sc_pump *p) {
-    uint32_t held = 0;
+void sc_pump_tell_captures(struct sc_pump *p) {
+    struct sc_event event = {.type = SC_EVENT_CAPTURES};
+    uint32_t held = 0, graphs = 0;
     for (uint32_t i = 0; i < p->captures_count; i++)
         held += p->captures[i].handle != 0;
-    if (held == 0 && p->comm != 0 && p->captures_told != 0)
-        (void)p->device->captures_held(ctx(p), p->comm, &held);
-    return held;
-}
-
-void sc_pump_tell_captures(struct sc_pump *p) {
-    struct sc_event event = {.type = SC_EVENT_CAPTURES, .u.captures.held = captures_held(p)};
-    if (event.u.captures.held == p->captures_told)
+    if (held == 0 && p->comm != 0 && (p->captures_told | p->graphs_told) != 0 &&
+        sc_core_state(p->core) == SC_STATE_ABORTING)
+        (void)p->device->captures_held(ctx(p), p->comm, &graphs);
+    if (held == p->captures_told && graphs == p->graphs_told)
         return;
-    p->captures_told = event.u.captures.held;
+    p->captures_told = event.u.captures.held = held;
+    p->graphs_told = event.u.captures.graphs = graphs;
     (void)sc_pump_feed_word(p, &event);
 }
 

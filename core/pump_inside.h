@@ -95,6 +95,7 @@ struct sc_pump {
     uint32_t captures_count;
     uint32_t captures_open; // between begin and end
     uint32_t captures_told; // what the core knows to be held
+    uint32_t graphs_told;
     struct sc_pump_capture *captures;
 };
 

@@ -265,7 +265,7 @@ struct sc_device {
     sc_status (*capture_end)(void *ctx, uint64_t capture);
     // The application has destroyed its graph.
     sc_status (*capture_release)(void *ctx, uint64_t capture);
-    // How many unreleased captures hold the communicator.
+    // How many captures hold the communicator: those not released, and those whose graphs still live.
     sc_status (*captures_held)(void *ctx, uint64_t comm, uint32_t *held);
     // Around one launch of the captured graph by the application: marks the start, puts the permit
     // `epoch` on the stream; then marks the end. The pair is one op, polled and released as such.

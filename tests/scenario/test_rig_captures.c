@@ -144,6 +144,25 @@ static void a_loss_waits_for_the_release_of_captures(void **state) {
     rig_close(rig);
 }
 
+// A graph that was destroyed while its kernels ran goes when the abort has ended them, not before.
+static void a_graph_that_outlives_its_release_does_not_hold_the_abort_back(void **state) {
+    struct rig *rig = rig_start_world(2);
+    struct graph graph;
+    (void)state;
+    uint64_t epoch = rig_epoch(rig, 0);
+    capture_both(rig, &graph);
+    rig->ranks[0].spy.graphs = 1;
+    rig_reconnect(rig, 1);
+    rig_run(rig, 10 * MS);
+    release(rig, &graph, 0);
+    release(rig, &graph, 1);
+    assert_int_equal(rig_calls(rig, 0, SC_VERB_comm_abort), 1);
+    assert_int_equal(rig_view(rig, 0).captures, 1);
+    rig_until(rig, 5 * SECOND, rig_is_ready_after(rig, epoch));
+    assert_int_equal(rig_view(rig, 0).captures, 0);
+    rig_close(rig);
+}
+
 static void a_replay_of_an_old_capture_is_epoch_lost(void **state) {
     struct rig *rig = rig_start_world(2);
     struct graph graph;
@@ -335,6 +354,7 @@ int main(void) {
         TEST(a_capture_runs_nothing_and_a_replay_all_of_it),
         TEST(replays_of_different_graphs_are_a_mismatch),
         TEST(a_loss_waits_for_the_release_of_captures),
+        TEST(a_graph_that_outlives_its_release_does_not_hold_the_abort_back),
         TEST(a_replay_of_an_old_capture_is_epoch_lost),
         TEST(a_capture_open_while_the_epoch_is_lost_can_be_ended_and_released),
         TEST(an_add_behind_compute_does_nothing_after_a_loss_r13),

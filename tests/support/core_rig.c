@@ -169,7 +169,7 @@ sc_status core_rig_comm_id(sc_status status) {
 }
 
 sc_status core_rig_captures(uint32_t held) {
-    return core_rig_feed((struct sc_event){.type = SC_EVENT_CAPTURES, .u.captures = {held}});
+    return core_rig_feed((struct sc_event){.type = SC_EVENT_CAPTURES, .u.captures = {held, 0}});
 }
 
 sc_status core_rig_close_core(bool final) {

@@ -35,6 +35,7 @@ struct rig_spy {
     bool async_error_after_group; // the communicator breaks when the next group has ended
     uint64_t add_late_ns;         // a kernel this long goes ahead of every add …
     uint64_t add_late_stream;     // … on this stream
+    uint32_t graphs;              // captures that were released, and whose graphs live all the same
     uint64_t sent_bytes, received_bytes, added_bytes; // of the last call
     uint64_t next_address;
     uint32_t comms_count;

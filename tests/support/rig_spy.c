@@ -39,6 +39,14 @@ static sc_status comm_abort(void *ctx, uint64_t comm) {
     return real(rank)->comm_abort(ctx, comm);
 }
 
+static sc_status captures_held(void *ctx, uint64_t comm, uint32_t *held) {
+    const struct rig_rank *rank = rank_of(ctx);
+    sc_status status = real(rank)->captures_held(ctx, comm, held);
+    if (status == SC_OK)
+        *held += rank->spy.graphs;
+    return status;
+}
+
 static sc_status group_end(void *ctx) {
     struct rig_rank *rank = rank_of(ctx);
     sc_status status = real(rank)->group_end(ctx);
@@ -120,6 +128,7 @@ void rig_spy_make(struct rig_rank *rank) {
     rank->table.poll_ns = rank->rig->config.poll_ns;
     rank->table.comm_create = comm_create;
     rank->table.comm_abort = comm_abort;
+    rank->table.captures_held = captures_held;
     rank->table.group_end = group_end;
     rank->table.mem_alloc = mem_alloc;
     rank->table.mem_free = mem_free;
