@@ -91,7 +91,7 @@ bool conf_sync(struct bench *b);
 
 extern const struct conf_test conf_ops[], conf_values[], conf_overlap[], conf_groups[],
     conf_captures[], conf_sync_tests[], conf_hosts[], conf_memory[], conf_streams[],
-    conf_recovery[], conf_loss[], conf_closing[], conf_words[], conf_contexts[], conf_seam[],
-    conf_seam_ops[];
+    conf_recovery[], conf_loss[], conf_closing[], conf_quiet[], conf_words[], conf_contexts[],
+    conf_seam[], conf_seam_ops[];
 
 #endif

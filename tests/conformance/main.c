@@ -3,7 +3,7 @@
 // One set of tests of the public calls and of the seam's contract, for every world there is:
 //
 //     conformance --world sim|cuda [--clock virtual|real] [--ranks N] [--device D] [--only TEXT,...]
-//                 [--scale N]
+//                 [--scale N] [--long]
 //
 // A line a test, then a summary. Exits with 0 when all is well, 1 when a test failed, 2 for a wrong
 // command line, 77 when this machine cannot run that world.
@@ -18,13 +18,14 @@
 #define SKIPPED 77
 
 static const struct conf_test *const lists[] = {
-    conf_words, conf_ops,     conf_values,   conf_overlap,  conf_groups,   conf_sync_tests,
-    conf_hosts, conf_memory,  conf_captures, conf_streams,  conf_recovery, conf_contexts,
-    conf_loss,  conf_closing, conf_seam,     conf_seam_ops,
+    conf_words, conf_ops,     conf_values,   conf_overlap, conf_groups,   conf_sync_tests,
+    conf_hosts, conf_memory,  conf_captures, conf_streams, conf_recovery, conf_contexts,
+    conf_loss,  conf_closing, conf_quiet,    conf_seam,    conf_seam_ops,
 };
 
 struct chosen {
     bool cuda, list;
+    bool long_too;    // also tests that take minutes
     const char *only; // texts with commas between them
     const char *live; // in the process of a rank; see ranks.h
     struct conf_options options;
@@ -37,6 +38,7 @@ static const char help[] =
     "  --device D            real GPUs: all ranks on this one, and NCCL on sockets\n"
     "  --only TEXT[,TEXT]    the tests whose names hold one of these\n"
     "  --scale N             everything may take N times as long; default 1\n"
+    "  --long                also the tests that take minutes by a real clock\n"
     "  --list                names the tests\n";
 
 static _Noreturn void refuse(const char *what, const char *value) {
@@ -54,11 +56,17 @@ static uint32_t number(const char *text, uint32_t least, uint32_t most) {
 
 static struct chosen read_options(int argc, char **argv) {
     static const struct option known[] = {
-        {"world", required_argument, NULL, 'w'}, {"clock", required_argument, NULL, 'c'},
-        {"ranks", required_argument, NULL, 'r'}, {"device", required_argument, NULL, 'd'},
-        {"only", required_argument, NULL, 'o'},  {"scale", required_argument, NULL, 's'},
-        {"list", no_argument, NULL, 'l'},        {"help", no_argument, NULL, 'h'},
-        {"live", required_argument, NULL, 'L'},  {NULL, 0, NULL, 0},
+        {"world", required_argument, NULL, 'w'},
+        {"clock", required_argument, NULL, 'c'},
+        {"ranks", required_argument, NULL, 'r'},
+        {"device", required_argument, NULL, 'd'},
+        {"only", required_argument, NULL, 'o'},
+        {"scale", required_argument, NULL, 's'},
+        {"list", no_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},
+        {"live", required_argument, NULL, 'L'},
+        {"long", no_argument, NULL, 'm'},
+        {NULL, 0, NULL, 0},
     };
     struct chosen chosen = {.options = {.ranks = 2, .scale = 1, .device = -1}};
     const char *world = "";
@@ -71,6 +79,7 @@ static struct chosen read_options(int argc, char **argv) {
         case 's': chosen.options.scale = number(optarg, 1, 1000); break;
         case 'o': chosen.only = optarg; break;
         case 'l': chosen.list = true; break;
+        case 'm': chosen.long_too = true; break;
         case 'L': chosen.live = optarg; break;
         case 'h': printf("%s", help); exit(0);
         default: exit(2);
@@ -89,6 +98,9 @@ static const char *obstacle(const struct conf_test *test, const struct chosen *c
         return "it needs more ranks";
     if (test->ranks_max != 0 && ranks > test->ranks_max)
         return "it is for fewer ranks";
+    bool real_clock = chosen->cuda || chosen->options.real_clock;
+    if ((test->flags & CONF_LONG) != 0 && real_clock && !chosen->long_too)
+        return "it is a long one, for --long";
     if (chosen->cuda)
         return NULL;
     if ((test->flags & CONF_CUDA) != 0)

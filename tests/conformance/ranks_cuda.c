@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LIMIT_NS (45 * CONF_SECOND) // of a test
+#define LIMIT_NS (45 * CONF_SECOND) // of a test, unless it is a long one
 #define GRACE_NS (10 * CONF_SECOND) // for the other ranks, once one has failed; and to exit
 #define LOOK_MS 20
 
@@ -53,6 +53,10 @@ static uint64_t now_ns(void) {
 
 static uint64_t later(const struct session *s, uint64_t duration_ns) {
     return now_ns() + duration_ns * s->options->scale;
+}
+
+static uint64_t deadline_of_test(const struct session *s) {
+    return later(s, LIMIT_NS) + conf_extra_s(s->tests[s->test]) * CONF_SECOND;
 }
 
 static uint16_t free_port(void) {
@@ -196,7 +200,7 @@ static void conclude(struct session *s) {
     answer_all(s, CONF_VERDICT, s->failed ? SC_STATE : SC_OK);
     if (!s->over)
         s->test++;
-    s->deadline_ns = later(s, s->over ? GRACE_NS : LIMIT_NS);
+    s->deadline_ns = s->over ? later(s, GRACE_NS) : deadline_of_test(s);
 }
 
 static void strike(struct session *s, uint32_t r, uint64_t mark) {
@@ -304,7 +308,7 @@ uint32_t conf_cuda_run(const struct conf_options *options, const struct conf_tes
                         .count = session_length(tests, count),
                         .results = results,
                         .port = free_port()};
-    s.deadline_ns = later(&s, LIMIT_NS);
+    s.deadline_ns = deadline_of_test(&s);
     for (uint32_t r = 0; r < options->ranks; r++)
         start(&s, r);
     play(&s);

@@ -40,6 +40,8 @@ struct conf_strike {
 #define CONF_THREADS 4u // more than one thread a rank
 #define CONF_CUDA 8u    // it says something of real GPUs only
 #define CONF_MISUSE 16u // it makes calls in breach of the seam's contract, on purpose
+#define CONF_LONG 32u   // it takes minutes by a real clock: up to CONF_LONG_S beside the usual time
+#define CONF_LONG_S 360u
 
 struct conf_test {
     const char *name; // NULL ends a list
@@ -163,6 +165,11 @@ _Noreturn void conf_cuda_live(const struct conf_options *options, const char *li
                               const struct conf_test *const *tests, uint32_t count);
 // GPUs of this machine that a program may use, 0 when there is none or no driver.
 uint32_t conf_cuda_count(void);
+
+// How much longer than usual the test may take, whatever the scale.
+static inline uint32_t conf_extra_s(const struct conf_test *test) {
+    return (test->flags & CONF_LONG) != 0 ? CONF_LONG_S : 0;
+}
 
 // Whether a rank will not be there at the end of the test: it was killed for good.
 static inline bool conf_leaves(const struct conf_test *test, uint32_t rank) {

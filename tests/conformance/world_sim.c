@@ -265,7 +265,7 @@ static void plan_text(const struct run *run, char *text, size_t bytes) {
     int used = snprintf(text, bytes,
                         "ranks %u\nseconds %u\ninit takes 2ms 4ms\nwarmup takes 2ms 4ms\n"
                         "abort takes 5ms 10ms\n",
-                        run->options->ranks, 120 * run->options->scale);
+                        run->options->ranks, 120 * run->options->scale + conf_extra_s(run->test));
     if (strike->act == CONF_NOTHING)
         return;
     used += snprintf(text + used, bytes - (size_t)used, "at rank %u mark %llu: rank %u ",
