@@ -3,10 +3,18 @@
 # Everything that needs GPUs, from built programs: nothing is built, and nothing but NCCL, the driver
 # and, for some, compute-sanitizer must be installed. A line a check, then the failures' own words.
 #
-#     tests/gpu/run.sh [BUILD]      BUILD holds tests/conformance and tests/gpu; default build/release
+#     tests/gpu/run.sh [--long] [BUILD]
+#
+# BUILD holds tests/conformance and tests/gpu; default build/release. --long: also the tests that take
+# minutes, about nine in all.
 #
 # Exits with 0 when all is well, 1 when a check failed, 77 where there is no GPU.
 set -u
+long=
+if [ "${1:-}" = --long ]; then
+    long=yes
+    shift
+fi
 build=${1:-build/release}
 conformance=$build/tests/conformance/conformance
 logs=$(mktemp -d)
@@ -42,6 +50,8 @@ check "conformance, pair lane" 45 env SPARK_COMM_LANE=pair "$conformance" --worl
 check "conformance, all_reduce lane" 45 env SPARK_COMM_LANE=all_reduce "$conformance" \
     --world cuda --only $sums
 [ "$gpus" -ge 4 ] && check "conformance, four ranks" 150 "$conformance" --world cuda --ranks 4
+[ -n "$long" ] && check "conformance, minutes without an alarm" 600 "$conformance" --world cuda \
+    --long --only disturb_nobody
 check "all pairs of BF16 values" 60 "$build/tests/gpu/bf16_all_pairs_gpu"
 
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
