@@ -137,7 +137,7 @@ sc_status sc_cuda_replay_begin(void *ctx, uint64_t handle, uint64_t stream, uint
     (void)epoch; // the sums in the graph were given theirs as they were captured
     if (slot == NULL || slot->open)
         return SC_INVALID;
-    return sc_cuda_op_begin(c, stream, op);
+    return sc_cuda_op_begin_replay(c, stream, op);
 }
 
 sc_status sc_cuda_replay_end(void *ctx, uint64_t op) {

@@ -178,15 +178,24 @@ static struct sc_cuda_comm **slot_of(struct sc_cuda *c, uint64_t handle) {
     return NULL;
 }
 
-ncclComm_t sc_cuda_comm_usable(struct sc_cuda *c, uint64_t handle) {
+ncclComm_t sc_cuda_comm_look(struct sc_cuda *c, uint64_t handle) {
     struct sc_cuda_comm **slot = slot_of(c, handle);
     if (slot == NULL)
         return NULL;
     struct sc_cuda_comm *m = *slot;
     pthread_mutex_lock(&m->lock);
-    ncclComm_t comm = m->state == SC_COMM_READY && !m->abort_wanted ? m->comm : NULL;
+    bool usable = m->state == SC_COMM_READY && !m->abort_wanted;
     pthread_mutex_unlock(&m->lock);
-    return comm;
+    if (!usable)
+        return NULL;
+    c->ready.handle = handle;
+    c->ready.comm = m->comm;
+    return m->comm;
+}
+
+static void forget_ready(struct sc_cuda *c, uint64_t handle) {
+    if (c->ready.handle == handle)
+        c->ready.handle = 0;
 }
 
 sc_status sc_cuda_comm_id(void *ctx, struct sc_comm_id *out) {
@@ -313,6 +322,7 @@ sc_status sc_cuda_comm_abort(void *ctx, uint64_t handle) {
         pthread_mutex_unlock(&m->lock);
         return SC_INVALID;
     }
+    forget_ready(c, handle);
     m->abort_wanted = true;
     pthread_cond_signal(&m->change);
     // A create that has not returned has nothing on any stream and knows no memory of ours: it is gone

@@ -81,12 +81,15 @@ static void put(struct sc_cuda *c, struct sc_cuda_op *op) {
 
 sc_status sc_cuda_stream_check(void *ctx, uint64_t stream) {
     struct sc_cuda *c = ctx;
-    struct sc_cuda_guard guard;
+    struct sc_cuda_guard guard = {0};
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-    sc_cuda_enter(c, &guard);
-    sc_status status =
-        sc_cuda_status(c, c->cu->cuStreamIsCapturing_(sc_cuda_stream(stream), &capturing));
-    sc_cuda_leave(c, &guard);
+    CUstream on = sc_cuda_stream(stream);
+    bool default_stream = on == CU_STREAM_LEGACY || on == CU_STREAM_PER_THREAD;
+    if (default_stream) // which are those of the thread's context
+        sc_cuda_enter(c, &guard);
+    sc_status status = sc_cuda_status(c, c->cu->cuStreamIsCapturing_(on, &capturing));
+    if (default_stream)
+        sc_cuda_leave(c, &guard);
     return status == SC_OK && capturing != CU_STREAM_CAPTURE_STATUS_NONE ? SC_CAPTURE : status;
 }
 
@@ -105,14 +108,29 @@ static sc_status begin(struct sc_cuda *c, CUstream stream, uint64_t *handle) {
     return SC_OK;
 }
 
+static void leave_op(struct sc_cuda *c) {
+    c->in_op = false;
+    sc_cuda_leave(c, &c->op_guard);
+}
+
 sc_status sc_cuda_op_begin(void *ctx, uint64_t stream, uint64_t *handle) {
     struct sc_cuda *c = ctx;
-    struct sc_cuda_guard guard;
     if (c->context_lost)
         return SC_CONTEXT_LOST;
-    sc_cuda_enter(c, &guard);
+    sc_cuda_enter(c, &c->op_guard);
     sc_status status = begin(c, sc_cuda_stream(stream), handle);
-    sc_cuda_leave(c, &guard);
+    if (status == SC_OK)
+        c->in_op = true;
+    else
+        sc_cuda_leave(c, &c->op_guard);
+    return status;
+}
+
+// The application launches its graph in between, in a context of its own.
+sc_status sc_cuda_op_begin_replay(struct sc_cuda *c, uint64_t stream, uint64_t *handle) {
+    sc_status status = sc_cuda_op_begin(c, stream, handle);
+    if (status == SC_OK)
+        leave_op(c);
     return status;
 }
 
@@ -126,6 +144,8 @@ sc_status sc_cuda_op_end(void *ctx, uint64_t handle) {
     sc_cuda_enter(c, &guard);
     sc_status status = sc_cuda_status(c, c->cu->cuEventRecord_(op->end, op->stream));
     sc_cuda_leave(c, &guard);
+    if (c->in_op)
+        leave_op(c);
     op->failed = status != SC_OK;
     return status;
 }

@@ -9,9 +9,8 @@
 #define POLL_NS 20000u
 #define LINE_BYTES 512u
 
-void sc_cuda_enter(struct sc_cuda *c, struct sc_cuda_guard *guard) {
+void sc_cuda_context_in(struct sc_cuda *c, struct sc_cuda_guard *guard) {
     guard->before = NULL;
-    guard->relaxed = false;
     (void)c->cu->cuCtxGetCurrent_(&guard->before);
     guard->changed = guard->before != c->device->context;
     if (guard->changed)
@@ -24,7 +23,7 @@ void sc_cuda_enter_polling(struct sc_cuda *c, struct sc_cuda_guard *guard) {
     guard->relaxed = c->cu->cuThreadExchangeStreamCaptureMode_(&guard->mode) == CUDA_SUCCESS;
 }
 
-void sc_cuda_leave(struct sc_cuda *c, const struct sc_cuda_guard *guard) {
+void sc_cuda_context_out(struct sc_cuda *c, const struct sc_cuda_guard *guard) {
     CUstreamCaptureMode mode = guard->mode;
     if (guard->relaxed)
         (void)c->cu->cuThreadExchangeStreamCaptureMode_(&mode);
@@ -32,7 +31,7 @@ void sc_cuda_leave(struct sc_cuda *c, const struct sc_cuda_guard *guard) {
         (void)c->cu->cuCtxSetCurrent_(guard->before);
 }
 
-sc_status sc_cuda_status(struct sc_cuda *c, CUresult result) {
+sc_status sc_cuda_failure(struct sc_cuda *c, CUresult result) {
     sc_status status = sc_cuda_meaning(result);
     c->context_lost |= status == SC_CONTEXT_LOST;
     return status;

@@ -130,6 +130,12 @@ struct sc_cuda_registration {
     void *nccl;
 };
 
+struct sc_cuda_guard {
+    CUcontext before;
+    CUstreamCaptureMode mode;
+    bool changed, relaxed;
+};
+
 struct sc_cuda {
     struct sc_device table;
     const struct sc_cuda_driver *cu;
@@ -138,6 +144,12 @@ struct sc_cuda {
     struct sc_cuda_device *device;
     bool context_lost;
     uint64_t generation; // of comms, captures and registrations
+    struct {
+        uint64_t handle; // 0: none
+        ncclComm_t comm;
+    } ready; // the communicator that was last used, and was not aborted since
+    bool in_op;
+    struct sc_cuda_guard op_guard; // while in_op
 
     struct sc_cuda_op *ops;
     uint32_t ops_capacity, ops_free; // free: 1 + index
@@ -149,15 +161,20 @@ struct sc_cuda {
 // ---- between the verbs -------------------------------------------------------------------------
 
 // Makes our context the thread's, and restores what was. Polling, and whatever else a capture of some
-// other thread forbids, is legal in between with enter_polling.
-struct sc_cuda_guard {
-    CUcontext before;
-    CUstreamCaptureMode mode;
-    bool changed, relaxed;
-};
-void sc_cuda_enter(struct sc_cuda *c, struct sc_cuda_guard *guard);
+// other thread forbids, is legal in between with enter_polling. From op_begin to op_end it is ours all
+// along: verbs in between ask nothing.
+void sc_cuda_context_in(struct sc_cuda *c, struct sc_cuda_guard *guard);
+void sc_cuda_context_out(struct sc_cuda *c, const struct sc_cuda_guard *guard);
+static inline void sc_cuda_enter(struct sc_cuda *c, struct sc_cuda_guard *guard) {
+    guard->changed = guard->relaxed = false;
+    if (!c->in_op)
+        sc_cuda_context_in(c, guard);
+}
+static inline void sc_cuda_leave(struct sc_cuda *c, const struct sc_cuda_guard *guard) {
+    if (guard->changed || guard->relaxed)
+        sc_cuda_context_out(c, guard);
+}
 void sc_cuda_enter_polling(struct sc_cuda *c, struct sc_cuda_guard *guard);
-void sc_cuda_leave(struct sc_cuda *c, const struct sc_cuda_guard *guard);
 
 // cuda_device.c. `why` says what could not be had; on an error nothing is held.
 SC_MUST_USE sc_status sc_cuda_device_open(const struct sc_cuda_driver *cu, int32_t index,
@@ -170,8 +187,11 @@ CUresult sc_cuda_launch_add(const struct sc_cuda_device *device, uint64_t dst, u
 
 // What a CUDA error means, without regard to the handle.
 sc_status sc_cuda_meaning(CUresult result);
-// SC_OK, SC_NO_MEMORY, SC_CONTEXT_LOST (from then on for every verb), SC_CAPTURE or SC_DEVICE_ERROR.
-sc_status sc_cuda_status(struct sc_cuda *c, CUresult result);
+// SC_NO_MEMORY, SC_CONTEXT_LOST (from then on for every verb), SC_CAPTURE or SC_DEVICE_ERROR.
+sc_status sc_cuda_failure(struct sc_cuda *c, CUresult result);
+static inline sc_status sc_cuda_status(struct sc_cuda *c, CUresult result) {
+    return result == CUDA_SUCCESS ? SC_OK : sc_cuda_failure(c, result);
+}
 // SC_OK, SC_INVALID, SC_ASYNC_ERROR (remote, system) or SC_SUBMIT_FAILED.
 sc_status sc_cuda_nccl_status(ncclResult_t result);
 
@@ -181,7 +201,10 @@ static inline CUstream sc_cuda_stream(uint64_t stream) {
 }
 
 // The NCCL communicator of a handle that is ready, or NULL.
-ncclComm_t sc_cuda_comm_usable(struct sc_cuda *c, uint64_t comm);
+ncclComm_t sc_cuda_comm_look(struct sc_cuda *c, uint64_t comm);
+static inline ncclComm_t sc_cuda_comm_usable(struct sc_cuda *c, uint64_t comm) {
+    return comm != 0 && c->ready.handle == comm ? c->ready.comm : sc_cuda_comm_look(c, comm);
+}
 // The newest handle of a communicator; 0: there is none.
 uint64_t sc_cuda_comm_live(const struct sc_cuda *c);
 // Leaves all that are left behind.
@@ -204,6 +227,7 @@ sc_status sc_cuda_buf_register(void *ctx, uint64_t comm, uint64_t address, uint6
 sc_status sc_cuda_buf_deregister(void *ctx, uint64_t comm, uint64_t registration);
 sc_status sc_cuda_fence_set(void *ctx, uint64_t epoch);
 sc_status sc_cuda_op_begin(void *ctx, uint64_t stream, uint64_t *op);
+sc_status sc_cuda_op_begin_replay(struct sc_cuda *c, uint64_t stream, uint64_t *op);
 sc_status sc_cuda_op_end(void *ctx, uint64_t op);
 sc_status sc_cuda_op_poll(void *ctx, uint64_t op, enum sc_op_state *state);
 sc_status sc_cuda_op_release(void *ctx, uint64_t op);
