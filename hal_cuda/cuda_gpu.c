@@ -12,7 +12,8 @@ struct sc_gpu {
     CUdevice device;
     CUcontext context; // the primary one
     CUmodule module;
-    CUfunction spin, nothing;
+    CUfunction nothing;
+    struct sc_cuda_hold hold;
     char name[96];
     char error[256];
 };
@@ -41,9 +42,9 @@ static sc_status answer(struct sc_gpu *gpu, const char *what, CUresult result) {
 static sc_status load_kernels(struct sc_gpu *gpu) {
     CUresult result = gpu->cu->cuModuleLoadData_(&gpu->module, sc_cuda_fatbin);
     if (result == CUDA_SUCCESS)
-        result = gpu->cu->cuModuleGetFunction_(&gpu->spin, gpu->module, "sc_spin");
-    if (result == CUDA_SUCCESS)
         result = gpu->cu->cuModuleGetFunction_(&gpu->nothing, gpu->module, "sc_nothing");
+    if (result == CUDA_SUCCESS)
+        result = sc_cuda_hold_open(&gpu->hold, gpu->cu, gpu->module);
     return answer(gpu, "kernels for this GPU", result);
 }
 
@@ -96,6 +97,7 @@ sc_status sc_gpu_open(int32_t index, struct sc_gpu **out, char *why, size_t why_
 void sc_gpu_close(struct sc_gpu *gpu) {
     if (gpu == NULL)
         return;
+    sc_cuda_hold_close(&gpu->hold, gpu->cu);
     if (gpu->module != NULL)
         (void)gpu->cu->cuModuleUnload_(gpu->module);
     if (gpu->context != NULL) {
@@ -206,6 +208,12 @@ sc_status sc_gpu_event_record(struct sc_gpu *gpu, void *event, void *stream) {
     return answer(gpu, "cuEventRecord", gpu->cu->cuEventRecord_(event, on(stream)));
 }
 
+sc_status sc_gpu_event_passed(struct sc_gpu *gpu, void *event, bool *passed) {
+    CUresult result = gpu->cu->cuEventQuery_(event);
+    *passed = result == CUDA_SUCCESS;
+    return answer(gpu, "cuEventQuery", result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result);
+}
+
 sc_status sc_gpu_event_elapsed(struct sc_gpu *gpu, void *begun, void *ended, double *elapsed_us) {
     float ms = 0;
     sc_status status =
@@ -216,17 +224,18 @@ sc_status sc_gpu_event_elapsed(struct sc_gpu *gpu, void *begun, void *ended, dou
 
 // ---- kernels and graphs ----
 
-sc_status sc_gpu_spin(struct sc_gpu *gpu, uint64_t ns, void *stream) {
-    void *arguments[] = {&ns};
-    return answer(
-        gpu, "sc_spin",
-        gpu->cu->cuLaunchKernel_(gpu->spin, 1, 1, 1, 1, 1, 1, 0, on(stream), arguments, NULL));
-}
-
 sc_status sc_gpu_nothing(struct sc_gpu *gpu, void *stream) {
     return answer(
         gpu, "sc_nothing",
         gpu->cu->cuLaunchKernel_(gpu->nothing, 1, 1, 1, 1, 1, 1, 0, on(stream), NULL, NULL));
+}
+
+sc_status sc_gpu_hold(struct sc_gpu *gpu, uint64_t limit_ns, void *stream) {
+    return answer(gpu, "sc_hold", sc_cuda_hold_begin(&gpu->hold, gpu->cu, limit_ns, on(stream)));
+}
+
+void sc_gpu_let_go(struct sc_gpu *gpu) {
+    sc_cuda_hold_end(&gpu->hold);
 }
 
 sc_status sc_gpu_graph_begin(struct sc_gpu *gpu, void *stream) {

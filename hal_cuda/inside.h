@@ -12,6 +12,7 @@
 //   cuda_collective.c  groups and collectives
 //   cuda_memory.c      memory, registrations, the fence
 //   cuda_capture.c     captured graphs and their replays
+//   cuda_hold.c        holding a stream, to measure what is enqueued behind
 //   cuda_gpu.c         a GPU for programs of ours, beside the library
 //
 // Verbs are called by one thread at a time, under the monitor; workers have a lock of their own.
@@ -80,6 +81,23 @@ struct sc_cuda_nccl {
 // Loads both once in the life of the process; they stay. SC_UNAVAILABLE with `why`.
 SC_MUST_USE sc_status sc_cuda_load(const struct sc_cuda_driver **cu,
                                    const struct sc_cuda_nccl **nccl, char *why, size_t why_bytes);
+
+// ---- holding a stream: cuda_hold.c -------------------------------------------------------------
+
+// One stream at a time, by one thread at a time, inside the context. All zero: not open.
+struct sc_cuda_hold {
+    CUfunction kernel;
+    _Atomic uint64_t *word; // page-locked: up to which hold the host has let go
+    uint64_t ticket;        // of the newest hold
+};
+CUresult sc_cuda_hold_open(struct sc_cuda_hold *hold, const struct sc_cuda_driver *cu,
+                           CUmodule module);
+// Also after an open that failed.
+void sc_cuda_hold_close(struct sc_cuda_hold *hold, const struct sc_cuda_driver *cu);
+// What comes later on `stream` waits for the end, but for so long at most.
+CUresult sc_cuda_hold_begin(struct sc_cuda_hold *hold, const struct sc_cuda_driver *cu,
+                            uint64_t limit_ns, CUstream stream);
+void sc_cuda_hold_end(struct sc_cuda_hold *hold);
 
 // ---- the device --------------------------------------------------------------------------------
 

@@ -74,13 +74,20 @@ SC_MUST_USE sc_status sc_gpu_stream_wait(struct sc_gpu *gpu, void *stream, void 
 SC_MUST_USE sc_status sc_gpu_event_create(struct sc_gpu *gpu, void **event);
 void sc_gpu_event_destroy(struct sc_gpu *gpu, void *event);
 SC_MUST_USE sc_status sc_gpu_event_record(struct sc_gpu *gpu, void *event, void *stream);
+// Whether the stream has passed it.
+SC_MUST_USE sc_status sc_gpu_event_passed(struct sc_gpu *gpu, void *event, bool *passed);
 // Both must have passed.
 SC_MUST_USE sc_status sc_gpu_event_elapsed(struct sc_gpu *gpu, void *begun, void *ended,
                                            double *elapsed_us);
 
-// Kernels: one that keeps the stream busy for so long, and one that does nothing.
-SC_MUST_USE sc_status sc_gpu_spin(struct sc_gpu *gpu, uint64_t ns, void *stream);
+// A kernel that does nothing.
 SC_MUST_USE sc_status sc_gpu_nothing(struct sc_gpu *gpu, void *stream);
+
+// What comes later on `stream` waits until it is let go, so that all of it can be enqueued before any
+// of it runs. The limit ends a hold that cannot be let go, because a stream that is full makes the host
+// wait. One stream at a time; letting go of none does nothing.
+SC_MUST_USE sc_status sc_gpu_hold(struct sc_gpu *gpu, uint64_t limit_ns, void *stream);
+void sc_gpu_let_go(struct sc_gpu *gpu);
 
 // What is enqueued on `stream` from begin to end becomes a graph that can be launched. end ends the
 // capture whatever it answers; on an error there is no graph.

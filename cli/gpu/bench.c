@@ -75,6 +75,7 @@ static bool hear_size(struct bench *b) {
         pending &= ~(1u << rank);
         for (uint32_t arm = 0; arm < SC_ARMS; arm++)
             result->wrong[arm] += word.wrong[arm];
+        result->unheld += word.unheld;
     }
     result->bytes = word.bytes;
     result->pair = word.pair != 0;

@@ -27,8 +27,8 @@ enum sc_bench_arm {
 
 // What is measured of each, in ns an op.
 enum sc_bench_what {
-    SC_BENCH_STREAM, // on the device, enqueued one after the other
-    SC_BENCH_GRAPH,  // on the device, in one graph
+    SC_BENCH_STREAM, // on the device, one after the other, all enqueued before the first begins
+    SC_BENCH_GRAPH,  // on the device, in one graph, launched before it begins
     SC_BENCH_HOST, // in the calling thread; NCCL's between two event records, as the library's are
     SC_BENCH_WHATS
 };
@@ -45,7 +45,7 @@ struct sc_bench_start {
 enum sc_bench_word_kind {
     SC_BENCH_READY,   // text: the GPU; driver, nccl, arms
     SC_BENCH_SAMPLES, // arm, what, ns
-    SC_BENCH_SIZE,    // all samples of this size were said: bytes, wrong, pair
+    SC_BENCH_SIZE,    // all samples of this size were said: bytes, wrong, pair, unheld
     SC_BENCH_FAILED,  // text
 };
 
@@ -57,6 +57,7 @@ struct sc_bench_word {
     uint64_t bytes;
     uint64_t wrong[SC_ARMS]; // elements
     uint32_t pair;           // 1: the library exchanges this size in pairs
+    uint64_t unheld;         // samples that began before all of them was enqueued
     char text[256];
     uint64_t ns[SC_BENCH_ROUNDS_MAX];
 };
@@ -110,7 +111,8 @@ struct sc_bench_result {
     uint64_t worst_bytes[2];
     int64_t worst_host_ns;
     uint64_t wrong_in_all;
-    void *sizes; // a cJSON array, if there is to be one
+    uint64_t unheld; // samples of all ranks that have the host's time in them
+    void *sizes;     // a cJSON array, if there is to be one
     bool memory_ran_out;
 };
 

@@ -14,13 +14,15 @@
 #include <unistd.h>
 
 #define WAIT_NS UINT64_C(60000000000)
-#define HOST_CALLS_MAX 32u // of a sample; they must not fill up what a stream holds
+#define HOST_CALLS_MAX 32u          // of a sample; they must not fill up what a stream holds
+#define HOLD_NS UINT64_C(100000000) // longer than the host needs to enqueue a sample
 
 struct rank {
     struct sc_bench_start start;
     struct sc_bench_arms arms;
     void *begun, *ended; // events
     uint16_t *host;      // a payload
+    uint64_t unheld;     // samples of this size that began before all was enqueued
     struct sc_bench_word samples[SC_ARMS][SC_BENCH_WHATS];
 };
 
@@ -38,18 +40,31 @@ static bool settle(struct rank *r) {
     return sc_bench_gpu(a, sc_gpu_stream_sync(a->gpu, a->stream));
 }
 
-static bool sample_device(struct rank *r, enum sc_bench_arm arm, uint64_t bytes, bool graph,
-                          uint64_t *ns) {
+static bool enqueue_device(struct rank *r, enum sc_bench_arm arm, uint64_t bytes, bool graph) {
     struct sc_bench_arms *a = &r->arms;
-    double elapsed_us = 0;
     bool ok = bring_together(r, arm, bytes) &&
               sc_bench_gpu(a, sc_gpu_event_record(a->gpu, r->begun, a->stream));
     if (graph)
         ok = ok && sc_bench_arm_launch(a, arm);
     for (uint64_t i = 0; i < r->start.iterations && ok && !graph; i++)
         ok = sc_bench_arm_sum(a, arm, bytes, false);
-    ok = ok && sc_bench_gpu(a, sc_gpu_event_record(a->gpu, r->ended, a->stream)) && settle(r) &&
+    return ok && sc_bench_gpu(a, sc_gpu_event_record(a->gpu, r->ended, a->stream));
+}
+
+// The stream is held until everything is enqueued: no op waits for the host, however slow it launches.
+// The ranks let go at different times, and the ops before the sample bring them together.
+static bool sample_device(struct rank *r, enum sc_bench_arm arm, uint64_t bytes, bool graph,
+                          uint64_t *ns) {
+    struct sc_bench_arms *a = &r->arms;
+    double elapsed_us = 0;
+    bool begun = false;
+    bool ok = sc_bench_gpu(a, sc_gpu_hold(a->gpu, HOLD_NS, a->stream)) &&
+              enqueue_device(r, arm, bytes, graph) &&
+              sc_bench_gpu(a, sc_gpu_event_passed(a->gpu, r->begun, &begun));
+    sc_gpu_let_go(a->gpu);
+    ok = ok && settle(r) &&
          sc_bench_gpu(a, sc_gpu_event_elapsed(a->gpu, r->begun, r->ended, &elapsed_us));
+    r->unheld += begun;
     *ns = (uint64_t)(elapsed_us * 1000 / (double)r->start.iterations + 0.5);
     return ok;
 }
@@ -135,6 +150,8 @@ static bool say_samples(struct rank *r, uint64_t bytes, struct sc_bench_word *si
     sc_cuda_pair_range(&from, &to);
     size->pair = r->start.world == 2 && bytes >= from && bytes < to;
     size->bytes = bytes;
+    size->unheld = r->unheld;
+    r->unheld = 0;
     return ok && say(r, size, SC_BENCH_SIZE);
 }
 
@@ -163,6 +180,9 @@ static bool open_comm(struct rank *r) {
     config.master_port = r->start.port;
     config.device = r->start.device;
     config.capacity_bytes = r->start.max_bytes;
+    uint64_t ops = r->start.warm_ups + r->start.iterations; // none ends while the stream is held
+    if (ops > config.ledger_ops)
+        config.ledger_ops = (uint32_t)ops;
     if (!sc_bench_library(a, sc_open(&config, &a->comm)) ||
         !sc_bench_library(a, sc_wait_ready(a->comm, WAIT_NS, &recovery)))
         return false;

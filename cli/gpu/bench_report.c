@@ -42,9 +42,10 @@ void sc_bench_tell_head(const struct sc_bench_result *result) {
     printf("# %" PRIu64 " x %s, CUDA %u.%u, NCCL %u.%u.%u\n", request->gpus, result->ready.text,
            driver / 1000, driver % 1000 / 10, nccl / 10000, nccl / 100 % 100, nccl % 100);
     printf("# all-reduce of BF16 in place; medians of %" PRIu64 " samples of %" PRIu64
-           " ops in turns, %" PRIu64 " ops before each;\n# the slowest rank counts; host: NCCL's "
-           "calls between two event records\n#\n",
+           " ops in turns, %" PRIu64 " ops before each;\n# the slowest rank counts\n",
            request->rounds, request->iterations, request->warm_ups);
+    printf("# stream, graph: on the device; a sample begins when all of it is enqueued\n"
+           "# host: of one call; NCCL's between two event records\n#\n");
     if (!exists(result, SC_ARM_WINDOW))
         printf("# no symmetric window: this NCCL has none, or none between these GPUs\n#\n");
     printf("#%9s %10s  %-17s %8s %8s %7s %7s %6s %6s\n", "size", "count", "way", "stream", "graph",
@@ -154,6 +155,10 @@ void sc_bench_tell_end(const struct sc_bench_result *result) {
     printf("#   host %+.2f us over the same calls made bare\n",
            (double)result->worst_host_ns / 1000);
     printf("# wrong elements: %" PRIu64 "\n", result->wrong_in_all);
+    if (result->unheld != 0)
+        printf("# %" PRIu64 " samples began before all of them was enqueued: the host's time is in "
+               "their stream or graph\n",
+               result->unheld);
 }
 
 bool sc_bench_write(struct sc_bench_result *result) {
@@ -170,7 +175,8 @@ bool sc_bench_write(struct sc_bench_result *result) {
               cJSON_AddNumberToObject(object, "worst_stream_ratio", result->worst_ratio[0]) &&
               cJSON_AddNumberToObject(object, "worst_graph_ratio", result->worst_ratio[1]) &&
               cJSON_AddNumberToObject(object, "worst_host_ns", (double)result->worst_host_ns) &&
-              sc_report_u64(object, "wrong", result->wrong_in_all);
+              sc_report_u64(object, "wrong", result->wrong_in_all) &&
+              sc_report_u64(object, "unheld_samples", result->unheld);
     if (result->sizes != NULL && !cJSON_AddItemToObject(object, "sizes", result->sizes)) {
         cJSON_Delete(result->sizes);
         ok = false;
