@@ -32,8 +32,7 @@ struct sc_cuda_comm {
 // In the worker: until the stream is empty, SC_OK; SC_INPROGRESS when the abort is wanted first.
 sc_status sc_cuda_comm_await(struct sc_cuda_comm *m, CUstream stream);
 
-// In the worker of a world of two: measures both ways, and sets the pair's range. `scratch` holds two
-// times SC_CUDA_SCRATCH_BYTES.
-sc_status sc_cuda_lanes_choose(struct sc_cuda_comm *m, CUstream stream, CUdeviceptr scratch);
+// In the worker of a world of two: measures both ways, and sets the pair's range.
+sc_status sc_cuda_lanes_choose(struct sc_cuda_comm *m, CUstream stream);
 
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
-// Communicators. NCCL's create and abort wait, for peers and for kernels, so each communicator has a
-// worker thread: it creates blocking (a non-blocking communicator pays for every group with a thread),
-// warms up, then sleeps until the abort is wanted, which it calls, too. A worker whose create does not
-// come back, or whose abort does not, is left behind with what it holds; it cleans up if it ever
-// returns.
+// Communicators. NCCL's create and abort wait, for peers and for kernels, so each communicator has
+// a worker thread: it creates blocking (a non-blocking communicator pays for every group with a
+// thread), warms up, then sleeps until the abort is wanted, which it calls, too. A worker whose
+// create does not come back, or whose abort does not, is left behind with what it holds; it cleans
+// up if it ever returns.
 #include "hal_cuda/comm.h"
 
 #include <signal.h>
@@ -13,8 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#define LEFT_MAX 8u // workers left behind; one more create is refused
-#define WARM_BYTES 256u
+#define LEFT_MAX 8u    // workers left behind; one more create is refused
 #define LOOK_NS 50000l // how often a warm-up that nobody signals is looked at
 
 _Static_assert(sizeof(ncclUniqueId) == SC_COMM_ID_BYTES, "an id is NCCL's");
@@ -48,27 +47,28 @@ static ncclResult_t create(struct sc_cuda_comm *m, ncclComm_t *comm) {
                                             &config);
 }
 
-// In the scratch memory: one exchange with every peer, and one all-reduce: NCCL connects at first use, which takes longer than
-// all the rest.
+// In the scratch memory: one exchange with every peer, and one all-reduce: NCCL connects at first
+// use, which takes longer than all the rest.
 static ncclResult_t enqueue_warm_up(struct sc_cuda_comm *m, CUdeviceptr memory, CUstream stream) {
     const struct sc_cuda_nccl *n = m->nccl;
-    char *from = (char *)(uintptr_t)memory, *to = from + WARM_BYTES;
+    char *from = (char *)(uintptr_t)memory, *to = from + SC_CUDA_WARM_BYTES;
     ncclResult_t result = n->ncclGroupStart_();
     if (result != ncclSuccess)
         return result;
     for (uint32_t r = 0; r < m->spec.world && result == ncclSuccess; r++) {
         if (r == m->spec.rank)
             continue;
-        result = n->ncclSend_(from, WARM_BYTES, ncclChar, (int)r, m->comm, (cudaStream_t)stream);
+        result =
+            n->ncclSend_(from, SC_CUDA_WARM_BYTES, ncclChar, (int)r, m->comm, (cudaStream_t)stream);
         if (result == ncclSuccess)
-            result = n->ncclRecv_(to + r * WARM_BYTES, WARM_BYTES, ncclChar, (int)r, m->comm,
-                                  (cudaStream_t)stream);
+            result = n->ncclRecv_(to + r * SC_CUDA_WARM_BYTES, SC_CUDA_WARM_BYTES, ncclChar, (int)r,
+                                  m->comm, (cudaStream_t)stream);
     }
     ncclResult_t ended = n->ncclGroupEnd_();
     result = result != ncclSuccess ? result : ended;
     if (result != ncclSuccess)
         return result;
-    return n->ncclAllReduce_(from, from, WARM_BYTES / 2, ncclBfloat16, ncclSum, m->comm,
+    return n->ncclAllReduce_(from, from, SC_CUDA_WARM_BYTES / 2, ncclBfloat16, ncclSum, m->comm,
                              (cudaStream_t)stream);
 }
 
@@ -97,11 +97,11 @@ static sc_status warm_up(struct sc_cuda_comm *m) {
     CUstream stream = NULL;
     sc_status status = SC_COMM_FAILED;
     if (m->cu->cuStreamCreateWithPriority_(&stream, CU_STREAM_NON_BLOCKING, 0) == CUDA_SUCCESS &&
-        m->cu->cuMemsetD8Async_(scratch, 0, WARM_BYTES, stream) == CUDA_SUCCESS &&
+        m->cu->cuMemsetD8Async_(scratch, 0, SC_CUDA_WARM_BYTES, stream) == CUDA_SUCCESS &&
         enqueue_warm_up(m, scratch, stream) == ncclSuccess)
         status = sc_cuda_comm_await(m, stream);
     if (status == SC_OK && m->spec.world == 2)
-        status = sc_cuda_lanes_choose(m, stream, scratch);
+        status = sc_cuda_lanes_choose(m, stream);
     if (status == SC_INPROGRESS) { // wanted no more: what it enqueued ends with the abort
         (void)m->nccl->ncclCommAbort_(m->comm);
         m->comm = NULL;
@@ -131,7 +131,7 @@ static void *work(void *arg) {
 
     pthread_mutex_lock(&m->lock);
     m->created = true;
-    // In progress: a file of NCCL's own says NCCL_COMM_BLOCKING=0. What forms there is only aborted.
+    // In progress: a file of NCCL's own says NCCL_COMM_BLOCKING=0. What forms is only aborted.
     m->comm = formed || result == ncclInProgress ? comm : NULL;
     m->formed_ns = now_ns();
     bool wanted = !m->abort_wanted;
@@ -325,8 +325,8 @@ sc_status sc_cuda_comm_abort(void *ctx, uint64_t handle) {
     forget_ready(c, handle);
     m->abort_wanted = true;
     pthread_cond_signal(&m->change);
-    // A create that has not returned has nothing on any stream and knows no memory of ours: it is gone
-    // for us at once, and its worker aborts what it gets.
+    // A create that has not returned has nothing on any stream and knows no memory of ours: it is
+    // gone for us at once, and its worker aborts what it gets.
     m->orphaned = !m->created;
     pthread_mutex_unlock(&m->lock);
     return SC_OK;

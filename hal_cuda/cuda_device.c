@@ -81,6 +81,8 @@ static sc_status load_kernels(struct sc_cuda_device *d, char *why, size_t why_by
     if (result == CUDA_SUCCESS)
         result = d->cu->cuModuleGetFunction_(&d->add, d->module, "sc_add_bf16");
     if (result == CUDA_SUCCESS)
+        result = sc_cuda_hold_open(&d->hold, d->cu, d->module);
+    if (result == CUDA_SUCCESS)
         result = d->cu->cuDeviceGetAttribute_(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
                                               d->device);
     d->add_blocks = (uint32_t)processors * BLOCKS_A_PROCESSOR;
@@ -89,9 +91,12 @@ static sc_status load_kernels(struct sc_cuda_device *d, char *why, size_t why_by
 
 static sc_status take_memory(struct sc_cuda_device *d, char *why, size_t why_bytes) {
     void *source = NULL;
+    uint64_t lanes_bytes = 2 * sc_cuda_lane_bytes(d->lane_sizes - 1);
+    uint64_t warm_bytes = (1 + SC_WORLD_MAX) * SC_CUDA_WARM_BYTES;
     CUresult result = d->cu->cuMemAlloc_(&d->fence, sizeof(uint64_t));
     if (result == CUDA_SUCCESS)
-        result = d->cu->cuMemAlloc_(&d->scratch, 2 * SC_CUDA_SCRATCH_BYTES);
+        result =
+            d->cu->cuMemAlloc_(&d->scratch, lanes_bytes > warm_bytes ? lanes_bytes : warm_bytes);
     if (result == CUDA_SUCCESS)
         result = d->cu->cuMemHostAlloc_(&source, sizeof(uint64_t), 0);
     d->fence_source = source;
@@ -108,6 +113,7 @@ static void free_all(struct sc_cuda_device *d) {
         (void)d->cu->cuStreamDestroy_(d->side);
     if (d->numbers != NULL)
         (void)d->cu->cuMemFreeHost_(d->numbers);
+    sc_cuda_hold_close(&d->hold, d->cu);
     if (d->fence_source != NULL)
         (void)d->cu->cuMemFreeHost_(d->fence_source);
     if (d->scratch != 0)
@@ -150,13 +156,15 @@ void sc_cuda_device_let_go(struct sc_cuda_device *d) {
 }
 
 sc_status sc_cuda_device_open(const struct sc_cuda_driver *cu, int32_t index,
-                              struct sc_cuda_device **out, char *why, size_t why_bytes) {
+                              uint64_t capacity_bytes, struct sc_cuda_device **out, char *why,
+                              size_t why_bytes) {
     struct sc_cuda_device *d = calloc(1, sizeof *d);
     CUcontext before = NULL;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; // beside any capture of others
     if (d == NULL)
         return SC_NO_MEMORY;
     d->cu = cu;
+    d->lane_sizes = sc_cuda_lane_sizes(capacity_bytes);
     atomic_store(&d->holders, 1);
     sc_status status = find(d, index, why, why_bytes);
     if (status == SC_OK) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
-// Holding a stream while work is enqueued on it. What was enqueued before the first of it ran waits for
-// no host: the times between events in it are the device's alone.
+// Holding a stream while work is enqueued on it. What was enqueued before the first of it ran waits
+// for no host: the times between events in it are the device's alone.
 #include "hal_cuda/inside.h"
 
 #include <stdatomic.h>

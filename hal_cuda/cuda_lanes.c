@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
 // Which way sums fastest between these two GPUs: NCCL's all-reduce in place, or a pair exchange and
-// our own sum. It depends on what links them, so it is measured as each communicator warms up, by a few
-// short rounds of each. Both ranks then take the slower of their two times, by an all-reduce of the very kind that is being measured: so both know the same
-// and choose alike, without a word between them.
+// our own sum. It depends on what links them, so it is measured as each communicator warms up, by a
+// few short rounds of each. Both ranks then take the slower of their two times, by an all-reduce of
+// the very kind that is being measured: so both know the same and choose alike, without a word
+// between them.
+//
+// What is compared is the device's time, with nothing of the host's in it: a host that launches
+// slowly would make a way of one call win over one of three, but steps that count for speed are
+// replayed as CUDA graphs, where no call is made.
 #include "hal_cuda/comm.h"
 
 #include <stdatomic.h>
@@ -11,10 +16,8 @@
 #include <string.h>
 
 #define ROUNDS 3u
-#define REPEATS 8u
-#define SIZES 4u
-
-static const uint64_t sizes[SIZES] = {4096, 65536, 262144, SC_CUDA_SCRATCH_BYTES};
+#define HOLD_NS UINT64_C(5000000) // far more than any host needs to enqueue a measurement
+#define LARGE_BYTES (UINT64_C(1) << 20)
 
 enum lane { LANE_ALL_REDUCE, LANE_PAIR, LANES };
 
@@ -24,10 +27,16 @@ static _Atomic uint64_t chosen_from, chosen_to;
 struct lanes {
     struct sc_cuda_comm *m;
     CUstream stream;
-    CUdeviceptr send, recv; // scratch
-    CUevent begun, ended;
-    float times[LANES][SIZES];
+    CUdeviceptr send, recv;   // scratch
+    CUevent marks[LANES + 1]; // before and behind each
+    uint32_t sizes;           // that are measured
+    struct sc_cuda_lane_times times;
 };
+
+// So many of one kind that a microsecond between the ranks is little; fewer where one takes long.
+static uint32_t repeats(uint64_t bytes) {
+    return bytes > LARGE_BYTES ? 4 : 8;
+}
 
 static ncclResult_t enqueue_pair(const struct lanes *l, uint64_t bytes) {
     const struct sc_cuda_nccl *n = l->m->nccl;
@@ -48,74 +57,85 @@ static ncclResult_t enqueue_pair(const struct lanes *l, uint64_t bytes) {
     return result;
 }
 
-static ncclResult_t enqueue(const struct lanes *l, enum lane lane, uint64_t bytes) {
+static bool enqueue(const struct lanes *l, enum lane lane, uint64_t bytes) {
     void *buffer = (void *)(uintptr_t)l->send;
     if (lane == LANE_PAIR)
-        return enqueue_pair(l, bytes);
+        return enqueue_pair(l, bytes) == ncclSuccess;
     return l->m->nccl->ncclAllReduce_(buffer, buffer, bytes / 2, ncclBfloat16, ncclSum, l->m->comm,
-                                      (cudaStream_t)l->stream);
+                                      (cudaStream_t)l->stream) == ncclSuccess;
 }
 
-// The shortest of a few rounds: what else runs on the device only ever adds.
-static sc_status measure(struct lanes *l, enum lane lane, uint32_t size) {
-    const struct sc_cuda_driver *cu = l->m->cu;
+static bool mark(const struct lanes *l, uint32_t index) {
+    return l->m->cu->cuEventRecord_(l->marks[index], l->stream) == CUDA_SUCCESS;
+}
+
+// Both ways, behind one all-reduce that brings the ranks together.
+static bool enqueue_all(const struct lanes *l, uint64_t bytes) {
+    bool ok = enqueue(l, LANE_ALL_REDUCE, SC_CUDA_WARM_BYTES) && mark(l, 0);
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        for (uint32_t i = 0; i < repeats(bytes) && ok; i++)
+            ok = enqueue(l, (enum lane)lane, bytes);
+        ok = ok && mark(l, lane + 1);
+    }
+    return ok;
+}
+
+// Of an op; the shortest of a few rounds: what else runs on the device only ever adds.
+static bool take(const struct lanes *l, enum lane lane, uint32_t count, float *time) {
     float ms = 0;
-    if (cu->cuEventRecord_(l->begun, l->stream) != CUDA_SUCCESS)
-        return SC_COMM_FAILED;
-    for (uint32_t i = 0; i < REPEATS; i++)
-        if (enqueue(l, lane, sizes[size]) != ncclSuccess)
-            return SC_COMM_FAILED;
-    if (cu->cuEventRecord_(l->ended, l->stream) != CUDA_SUCCESS)
-        return SC_COMM_FAILED;
-    sc_status status = sc_cuda_comm_await(l->m, l->stream);
-    if (status != SC_OK)
-        return status;
-    if (cu->cuEventElapsedTime_(&ms, l->begun, l->ended) != CUDA_SUCCESS)
-        return SC_COMM_FAILED;
-    if (l->times[lane][size] == 0 || ms < l->times[lane][size])
-        l->times[lane][size] = ms;
-    return SC_OK;
+    if (l->m->cu->cuEventElapsedTime_(&ms, l->marks[lane], l->marks[lane + 1]) != CUDA_SUCCESS)
+        return false;
+    ms /= (float)count;
+    if (*time == 0 || ms < *time)
+        *time = ms;
+    return true;
+}
+
+// In the first round NCCL may connect, and CUDA load a kernel, which can wait for the very stream:
+// the hold then ends by its limit, and the round counts for nothing beside the others.
+static sc_status measure(struct lanes *l, uint32_t size) {
+    const struct sc_cuda_driver *cu = l->m->cu;
+    struct sc_cuda_hold *hold = &l->m->device->hold;
+    uint64_t bytes = sc_cuda_lane_bytes(size);
+    bool ok =
+        sc_cuda_hold_begin(hold, cu, HOLD_NS, l->stream) == CUDA_SUCCESS && enqueue_all(l, bytes);
+    sc_cuda_hold_end(hold);
+    sc_status status = ok ? sc_cuda_comm_await(l->m, l->stream) : SC_COMM_FAILED;
+    if (status == SC_OK && (!take(l, LANE_ALL_REDUCE, repeats(bytes), &l->times.all_reduce[size]) ||
+                            !take(l, LANE_PAIR, repeats(bytes), &l->times.pair[size])))
+        status = SC_COMM_FAILED;
+    return status;
 }
 
 // A lane that this rank's environment demands wins at every size: the other one is never faster.
-static void prefer(struct lanes *l) {
+static void prefer(struct sc_cuda_lane_times *times) {
     const char *chosen = getenv("SPARK_COMM_LANE");
-    for (uint32_t lane = 0; chosen != NULL && lane < LANES; lane++)
-        if (strcmp(chosen, lane == LANE_PAIR ? "all_reduce" : "pair") == 0)
-            for (uint32_t size = 0; size < SIZES; size++)
-                l->times[lane][size] = 1e9f;
+    bool pair = chosen != NULL && strcmp(chosen, "pair") == 0;
+    bool all_reduce = chosen != NULL && strcmp(chosen, "all_reduce") == 0;
+    for (uint32_t size = 0; size < SC_CUDA_LANE_SIZES; size++) {
+        if (pair)
+            times->all_reduce[size] = SC_CUDA_LANE_NEVER;
+        if (all_reduce)
+            times->pair[size] = SC_CUDA_LANE_NEVER;
+    }
 }
 
-// Waits in sc_cuda_comm_await alone, which ends when the abort is wanted: a copy to memory that is not
-// page-locked would wait for a peer that may never come.
+// Waits in sc_cuda_comm_await alone, which ends when the abort is wanted: a copy to memory that is
+// not page-locked would wait for a peer that may never come.
 static sc_status agree(struct lanes *l) {
     const struct sc_cuda_driver *cu = l->m->cu;
     void *numbers = l->m->device->numbers, *there = (void *)(uintptr_t)l->send;
     _Static_assert(sizeof l->times <= SC_CUDA_NUMBERS_BYTES, "the times fit");
-    memcpy(numbers, l->times, sizeof l->times);
+    memcpy(numbers, &l->times, sizeof l->times);
     if (cu->cuMemcpyHtoDAsync_(l->send, numbers, sizeof l->times, l->stream) != CUDA_SUCCESS ||
-        l->m->nccl->ncclAllReduce_(there, there, LANES * SIZES, ncclFloat32, ncclMax, l->m->comm,
-                                   (cudaStream_t)l->stream) != ncclSuccess ||
+        l->m->nccl->ncclAllReduce_(there, there, sizeof l->times / sizeof(float), ncclFloat32,
+                                   ncclMax, l->m->comm, (cudaStream_t)l->stream) != ncclSuccess ||
         cu->cuMemcpyDtoHAsync_(numbers, l->send, sizeof l->times, l->stream) != CUDA_SUCCESS)
         return SC_COMM_FAILED;
     sc_status status = sc_cuda_comm_await(l->m, l->stream);
     if (status == SC_OK)
-        memcpy(l->times, numbers, sizeof l->times);
+        memcpy(&l->times, numbers, sizeof l->times);
     return status;
-}
-
-// The pair's range: from the first size at which it wins to the next at which it does not.
-static void choose(const struct lanes *l, uint64_t *from_bytes, uint64_t *to_bytes) {
-    uint32_t first = 0;
-    while (first < SIZES && l->times[LANE_PAIR][first] >= l->times[LANE_ALL_REDUCE][first])
-        first++;
-    uint32_t end = first;
-    while (end < SIZES && l->times[LANE_PAIR][end] < l->times[LANE_ALL_REDUCE][end])
-        end++;
-    *from_bytes = first == 0 ? 0 : first < SIZES ? sizes[first] : UINT64_MAX;
-    *to_bytes = end < SIZES ? sizes[end] : UINT64_MAX;
-    atomic_store(&chosen_from, *from_bytes);
-    atomic_store(&chosen_to, *to_bytes);
 }
 
 void sc_cuda_pair_range(uint64_t *from_bytes, uint64_t *to_bytes) {
@@ -123,25 +143,35 @@ void sc_cuda_pair_range(uint64_t *from_bytes, uint64_t *to_bytes) {
     *to_bytes = atomic_load(&chosen_to);
 }
 
-sc_status sc_cuda_lanes_choose(struct sc_cuda_comm *m, CUstream stream, CUdeviceptr scratch) {
-    const struct sc_cuda_driver *cu = m->cu;
+static sc_status measure_all(struct lanes *l) {
+    const struct sc_cuda_driver *cu = l->m->cu;
+    uint64_t largest = sc_cuda_lane_bytes(l->sizes - 1);
+    l->recv = l->send + largest;
+    for (uint32_t i = 0; i <= LANES; i++)
+        if (cu->cuEventCreate_(&l->marks[i], CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+            return SC_COMM_FAILED;
+    if (cu->cuMemsetD8Async_(l->send, 0, 2 * largest, l->stream) != CUDA_SUCCESS)
+        return SC_COMM_FAILED;
+    sc_status status = SC_OK;
+    for (uint32_t i = 0; i < ROUNDS * l->sizes && status == SC_OK; i++)
+        status = measure(l, i % l->sizes);
+    return status;
+}
+
+sc_status sc_cuda_lanes_choose(struct sc_cuda_comm *m, CUstream stream) {
     struct lanes l = {
-        .m = m, .stream = stream, .send = scratch, .recv = scratch + SC_CUDA_SCRATCH_BYTES};
-    sc_status status = SC_COMM_FAILED;
-    if (cu->cuEventCreate_(&l.begun, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
-        cu->cuEventCreate_(&l.ended, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
-        cu->cuMemsetD8Async_(scratch, 0, 2 * SC_CUDA_SCRATCH_BYTES, stream) == CUDA_SUCCESS)
-        status = SC_OK;
-    for (uint32_t i = 0; i < ROUNDS * LANES * SIZES && status == SC_OK; i++)
-        status = measure(&l, (enum lane)(i % LANES), i / LANES % SIZES);
-    prefer(&l);
+        .m = m, .stream = stream, .send = m->device->scratch, .sizes = m->device->lane_sizes};
+    sc_status status = measure_all(&l);
+    prefer(&l.times);
     if (status == SC_OK)
         status = agree(&l);
-    if (status == SC_OK)
-        choose(&l, &m->pair_from_bytes, &m->pair_to_bytes);
-    if (l.begun != NULL)
-        (void)cu->cuEventDestroy_(l.begun);
-    if (l.ended != NULL)
-        (void)cu->cuEventDestroy_(l.ended);
+    if (status == SC_OK) {
+        sc_cuda_lane_choice(&l.times, l.sizes, &m->pair_from_bytes, &m->pair_to_bytes);
+        atomic_store(&chosen_from, m->pair_from_bytes);
+        atomic_store(&chosen_to, m->pair_to_bytes);
+    }
+    for (uint32_t i = 0; i <= LANES; i++)
+        if (l.marks[i] != NULL)
+            (void)m->cu->cuEventDestroy_(l.marks[i]);
     return status;
 }

@@ -101,7 +101,8 @@ static sc_status open_world(struct sc_cuda *c, const struct sc_config *config, c
     if (status == SC_OK)
         status = sc_cuda_load(&c->cu, &c->nccl, why, why_bytes);
     if (status == SC_OK)
-        status = sc_cuda_device_open(c->cu, config->device, &c->device, why, why_bytes);
+        status = sc_cuda_device_open(c->cu, config->device, config->capacity_bytes, &c->device, why,
+                                     why_bytes);
     if (status != SC_OK)
         return status;
     sc_cuda_enter_polling(c, &guard);

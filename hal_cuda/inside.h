@@ -7,7 +7,8 @@
 //   cuda_open.c        a handle's world, and the table
 //   cuda_device.c      a GPU: context, kernels, the fence's word
 //   cuda_comm.c        communicators, each with a worker that may wait
-//   cuda_lanes.c       which way of summing is the faster one
+//   cuda_lanes.c       how fast the two ways of summing are
+//   cuda_lane_choice.c which one is taken for which payloads
 //   cuda_op.c          events around ops; streams
 //   cuda_collective.c  groups and collectives
 //   cuda_memory.c      memory, registrations, the fence
@@ -104,8 +105,8 @@ void sc_cuda_hold_end(struct sc_cuda_hold *hold);
 #define SC_CUDA_COMMS_MAX 16u // forming, live, being aborted
 #define SC_CUDA_CAPTURES_MAX 128u
 #define SC_CUDA_REGISTRATIONS_MAX 512u
-#define SC_CUDA_SCRATCH_BYTES (UINT64_C(1) << 20)
-#define SC_CUDA_NUMBERS_BYTES 64u
+#define SC_CUDA_WARM_BYTES 256u // of an op whose only use is that it is made
+#define SC_CUDA_NUMBERS_BYTES 128u
 
 struct sc_cuda_comm;
 
@@ -122,8 +123,13 @@ struct sc_cuda_device {
     CUdeviceptr fence;
     uint64_t *fence_source; // page-locked
     CUstream side;          // of our own writes, which must pass whatever else is enqueued
-    CUdeviceptr scratch;    // of warm-ups: two times SC_CUDA_SCRATCH_BYTES
-    void *numbers; // page-locked, SC_CUDA_NUMBERS_BYTES: copies to and from it make nobody wait
+    // Of warm-ups. Scratch holds two payloads of the largest size that lanes are measured at, and
+    // SC_CUDA_WARM_BYTES a rank and once more. Numbers are page-locked, SC_CUDA_NUMBERS_BYTES:
+    // copies to and from them make nobody wait.
+    uint32_t lane_sizes;
+    CUdeviceptr scratch;
+    void *numbers;
+    struct sc_cuda_hold hold;
 };
 
 struct sc_cuda_op {
@@ -194,9 +200,11 @@ static inline void sc_cuda_leave(struct sc_cuda *c, const struct sc_cuda_guard *
 }
 void sc_cuda_enter_polling(struct sc_cuda *c, struct sc_cuda_guard *guard);
 
-// cuda_device.c. `why` says what could not be had; on an error nothing is held.
+// cuda_device.c. Payloads may be as large as the capacity. `why` says what could not be had; on an
+// error nothing is held.
 SC_MUST_USE sc_status sc_cuda_device_open(const struct sc_cuda_driver *cu, int32_t index,
-                                          struct sc_cuda_device **out, char *why, size_t why_bytes);
+                                          uint64_t capacity_bytes, struct sc_cuda_device **out,
+                                          char *why, size_t why_bytes);
 void sc_cuda_device_hold(struct sc_cuda_device *device);
 void sc_cuda_device_let_go(struct sc_cuda_device *device);
 // dst += src, if the fence equals `epoch` when it runs. Inside the context.

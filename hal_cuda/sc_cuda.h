@@ -29,6 +29,30 @@ void sc_cuda_environment_remarks(sc_remark *remark, void *arg);
 // SC_INVALID, with `why`, when NCCL would be told what no communicator of ours survives.
 SC_MUST_USE sc_status sc_cuda_environment_check(char *why, size_t why_bytes);
 
+// ---- which of two ways to sum: built everywhere ------------------------------------------------
+//
+// Between two ranks an exchange in pairs and a sum of ours, or NCCL's all-reduce.
+
+// Both are measured at 4 KiB, and at each power of two up to 8 MiB that the capacity has room for.
+#define SC_CUDA_LANE_SIZES 12u
+#define SC_CUDA_LANE_NEVER 1e9f // for a time: of a way that is not to be taken
+
+// Of one op, by size; any unit.
+struct sc_cuda_lane_times {
+    float all_reduce[SC_CUDA_LANE_SIZES], pair[SC_CUDA_LANE_SIZES];
+};
+
+static inline uint64_t sc_cuda_lane_bytes(uint32_t size) {
+    return UINT64_C(4096) << size;
+}
+// How many of them are measured, at least 1.
+uint32_t sc_cuda_lane_sizes(uint64_t capacity_bytes);
+// Payloads in [from, to) are to be exchanged in pairs; what was measured at a size stands for all
+// up to the next, at the smallest for all below too, at the largest for all above. Both are
+// UINT64_MAX if none are. `sizes` times of each way were taken, none of them 0.
+void sc_cuda_lane_choice(const struct sc_cuda_lane_times *times, uint32_t sizes,
+                         uint64_t *from_bytes, uint64_t *to_bytes);
+
 // ---- a GPU for programs of ours ----------------------------------------------------------------
 //
 // What the command and the tests need to drive a GPU themselves, beside the library: on the driver
@@ -83,9 +107,9 @@ SC_MUST_USE sc_status sc_gpu_event_elapsed(struct sc_gpu *gpu, void *begun, void
 // A kernel that does nothing.
 SC_MUST_USE sc_status sc_gpu_nothing(struct sc_gpu *gpu, void *stream);
 
-// What comes later on `stream` waits until it is let go, so that all of it can be enqueued before any
-// of it runs. The limit ends a hold that cannot be let go, because a stream that is full makes the host
-// wait. One stream at a time; letting go of none does nothing.
+// What comes later on `stream` waits until it is let go, so that all of it can be enqueued before
+// any of it runs. The limit ends a hold that cannot be let go, because a stream that is full makes
+// the host wait. One stream at a time; letting go of none does nothing.
 SC_MUST_USE sc_status sc_gpu_hold(struct sc_gpu *gpu, uint64_t limit_ns, void *stream);
 void sc_gpu_let_go(struct sc_gpu *gpu);
 

@@ -51,8 +51,8 @@ static bool enqueue_device(struct rank *r, enum sc_bench_arm arm, uint64_t bytes
     return ok && sc_bench_gpu(a, sc_gpu_event_record(a->gpu, r->ended, a->stream));
 }
 
-// The stream is held until everything is enqueued: no op waits for the host, however slow it launches.
-// The ranks let go at different times, and the ops before the sample bring them together.
+// The stream is held until everything is enqueued: no op waits for the host, however slow it
+// launches. The ranks let go at different times, and the ops before the sample bring them together.
 static bool sample_device(struct rank *r, enum sc_bench_arm arm, uint64_t bytes, bool graph,
                           uint64_t *ns) {
     struct sc_bench_arms *a = &r->arms;

@@ -136,7 +136,8 @@ sc_status sc_raw_open(int32_t device, uint32_t rank, uint32_t world,
     raw->world = world;
     sc_status status = sc_cuda_load(&raw->cu, &raw->nccl, raw->error, sizeof raw->error);
     if (status == SC_OK)
-        status = sc_cuda_device_open(raw->cu, device, &raw->device, raw->error, sizeof raw->error);
+        status = sc_cuda_device_open(raw->cu, device, max_bytes, &raw->device, raw->error,
+                                     sizeof raw->error);
     if (status == SC_OK)
         status = open_memory(raw, max_bytes);
     if (status == SC_OK)
