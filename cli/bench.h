@@ -40,8 +40,9 @@ struct sc_recover_request {
     enum sc_recover_how how;
     uint64_t gpus, victim;
     bool victim_given, graph;
-    bool sockets; // NCCL keeps to them
-    bool shared;  // all ranks are on `device`, and NCCL on sockets
+    uint64_t load_ms; // a newcomer takes so long from its open to its join
+    bool sockets;     // NCCL keeps to them
+    bool shared;      // all ranks are on `device`, and NCCL on sockets
     uint64_t device;
     const char *model_name;
     struct sc_model model;
@@ -50,6 +51,8 @@ struct sc_recover_request {
 };
 
 const char *sc_recover_how_name(enum sc_recover_how how);
+// Whether another process is started in the place of the one that it is done to.
+bool sc_recover_replaces(enum sc_recover_how how);
 
 // Runs "spark-comm bench" and "bench recover"; argv[0] is "spark-comm bench". Returns the exit status:
 // 0 when every result was right and every cycle ended as it must; 1 when not, or when something cannot

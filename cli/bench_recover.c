@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define CYCLES_MAX 10000u
+#define LOAD_MAX 600000u
 #define KIB_MAX (UINT64_C(1) << 30)
 
 enum {
@@ -21,6 +22,7 @@ enum {
     OPTION_HOW,
     OPTION_VICTIM,
     OPTION_MODEL,
+    OPTION_LOAD,
     OPTION_GRAPH,
     OPTION_HOST,
     OPTION_GPU,
@@ -39,11 +41,16 @@ const char *sc_recover_how_name(enum sc_recover_how how) {
     return hows[how];
 }
 
+bool sc_recover_replaces(enum sc_recover_how how) {
+    return how == SC_RECOVER_KILL || how == SC_RECOVER_STOP;
+}
+
 static const struct argp_option recover_options[] = {
     {"cycles", OPTION_CYCLES, "N", 0, "losses and recoveries (default 10)", 0},
     {"how", OPTION_HOW, "HOW", 0, "kill, stop, reset or async (default kill)", 0},
     {"victim", OPTION_VICTIM, "R", 0, "the rank it is done to (default the last)", 0},
     {"model", OPTION_MODEL, "CONFIG.json", 0, "or a name (default qwen3-30b-a3b)", 0},
+    {"load", OPTION_LOAD, "MS", 0, "a newcomer loads so long (default 0)", 0},
     {"graph", OPTION_GRAPH, NULL, 0, "replay each step as a CUDA graph", 0},
     {"leak-host-kib", OPTION_HOST, "N", 0, "resident memory may grow so (default 1024)", 0},
     {"leak-gpu-kib", OPTION_GPU, "N", 0, "GPU memory may grow so (default 2048)", 0},
@@ -74,6 +81,9 @@ static void check_all(struct sc_recover_request *request, struct argp_state *sta
     if (request->victim >= request->gpus)
         argp_error(state, "--victim %" PRIu64 ": expected less than the %" PRIu64 " of -g",
                    request->victim, request->gpus);
+    if (request->load_ms != 0 && !sc_recover_replaces(request->how))
+        argp_error(state, "--load %" PRIu64 ": nobody joins anew after --how %s", request->load_ms,
+                   sc_recover_how_name(request->how));
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
@@ -88,6 +98,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         request->victim_given = true;
         break;
     case OPTION_MODEL: request->model_name = arg; break;
+    case OPTION_LOAD: ok = sc_option_u64("--load", arg, 0, LOAD_MAX, &request->load_ms); break;
     case OPTION_GRAPH: request->graph = true; break;
     case OPTION_HOST:
         ok = sc_option_u64("--leak-host-kib", arg, 0, KIB_MAX, &request->leak_host_kib);

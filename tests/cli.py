@@ -150,6 +150,11 @@ MISTAKES = [
      ['--how maim', 'kill, stop, reset or async']),
     ('bench recover: victim that is not there', ['bench', 'recover', '--victim', '2'],
      ['--victim 2', '-g']),
+    ('bench recover: load of words', ['bench', 'recover', '--load', 'long'], ['--load long']),
+    ('bench recover: load beyond ten minutes', ['bench', 'recover', '--load', '600001'],
+     ['--load 600001']),
+    ('bench recover: load of nobody', ['bench', 'recover', '--how', 'reset', '--load', '100'],
+     ['--load 100', 'reset']),
     ('bench recover: one GPU', ['bench', 'recover', '-g', '1'], ['-g 1']),
     ('bench recover: missing model file', ['bench', 'recover', '--model', 'none.json'],
      ['none.json']),
@@ -179,9 +184,10 @@ HELP = [
     ('run', ['--rank', '--world', '--master', '--device', '--model', '--tokens', '--verify',
              '--graph', '--key-file', '--final', '--help']),
     ('bench', ['--minbytes', '--maxbytes', '--stepfactor', '--iters', '--warmup_iters', '--rounds',
-               '--ngpus', '--output_file', '--help']),
-    ('bench recover', ['--cycles', '--how', '--victim', '--model', '--graph', '--leak-host-kib',
-                       '--leak-gpu-kib', '--ngpus', '--output_file', '--help']),
+               '--device', '--ngpus', '--output_file', '--help']),
+    ('bench recover', ['--cycles', '--how', '--victim', '--model', '--load', '--graph',
+                       '--leak-host-kib', '--leak-gpu-kib', '--sockets', '--device', '--ngpus',
+                       '--output_file', '--help']),
 ]
 
 

@@ -19,6 +19,11 @@
 #define REST_MIN_NS (200 * MS)
 #define REST_SPAN_NS (300 * MS)
 
+// The process in the place of the one that was struck; all 0 where it lives on.
+struct newcomer {
+    uint64_t started_ns, opened_ns, joined_ns;
+};
+
 struct recover {
     const struct sc_recover_request *request;
     struct sc_recover_world world;
@@ -33,10 +38,6 @@ static uint64_t draw(struct recover *r, uint64_t below) {
 }
 
 // ---- one cycle ----------------------------------------------------------------------------------
-
-static bool replaces(const struct recover *r) {
-    return r->request->how == SC_RECOVER_KILL || r->request->how == SC_RECOVER_STOP;
-}
 
 static bool strike(struct recover *r) {
     uint32_t victim = (uint32_t)r->request->victim;
@@ -60,14 +61,17 @@ static void put_aside(struct recover *r) {
     m->child.pid = 0;
 }
 
-// Starts the newcomer, and lets it join once its GPU and its memory are there. 0 on a failure.
-static uint64_t replace(struct recover *r) {
+// Starts the newcomer, and lets it join when its GPU and its memory are there and it has "loaded".
+static bool replace(struct recover *r, struct newcomer *newcomer) {
     uint32_t victim = (uint32_t)r->request->victim;
+    newcomer->started_ns = sc_report_now_ns();
     if (!sc_recover_world_start(&r->world, victim) ||
-        !sc_recover_world_await(&r->world, SC_SAID_OPENED, 1u << victim, OPEN_NS))
-        return 0;
-    uint64_t joined_ns = sc_report_now_ns();
-    return sc_recover_world_order(&r->world, victim, SC_ORDER_JOIN) ? joined_ns : 0;
+        !sc_recover_world_await(&r->world, SC_SAID_OPENED, 1u << victim, OPEN_NS) ||
+        !sc_recover_world_hear(&r->world, r->request->load_ms * MS))
+        return false;
+    newcomer->opened_ns = r->world.members[victim].of[SC_SAID_OPENED].at_ns;
+    newcomer->joined_ns = sc_report_now_ns();
+    return sc_recover_world_order(&r->world, victim, SC_ORDER_JOIN);
 }
 
 // Whether the record that came with the next epoch says what was done, and to whom.
@@ -87,7 +91,7 @@ static bool is_right(const struct recover *r, uint32_t code, uint32_t suspect) {
 }
 
 static void take_times(struct recover *r, struct sc_recover_cycle *cycle, uint64_t struck_ns,
-                       uint64_t joined_ns) {
+                       const struct newcomer *newcomer) {
     const struct sc_recover_member *survivor = &r->world.members[r->result.survivor];
     const struct sc_recover_word *left = &survivor->of[SC_SAID_LEFT];
     const struct sc_recover_word *ready = &survivor->of[SC_SAID_READY];
@@ -106,7 +110,8 @@ static void take_times(struct recover *r, struct sc_recover_cycle *cycle, uint64
         [SC_TIME_FORM] = phases->form_ns,
         [SC_TIME_WARM_UP] = phases->warmup_ns,
         [SC_TIME_FIRST] = survivor->of[SC_SAID_FIRST].at_ns - ready->at_ns,
-        [SC_TIME_JOIN] = joined_ns != 0 ? first_ns - joined_ns : 0,
+        [SC_TIME_OPEN] = newcomer->opened_ns - newcomer->started_ns,
+        [SC_TIME_JOIN] = newcomer->joined_ns != 0 ? first_ns - newcomer->joined_ns : 0,
         [SC_TIME_WHOLE] = first_ns - struck_ns,
     };
     memcpy(cycle->times, times, sizeof times);
@@ -131,7 +136,8 @@ static bool rest_and_count(struct recover *r, struct sc_recover_cycle *cycle) {
 
 static bool play_cycle(struct recover *r, struct sc_recover_cycle *cycle) {
     struct sc_recover_world *w = &r->world;
-    uint64_t joined_ns = 0;
+    bool replaces = sc_recover_replaces(r->request->how);
+    struct newcomer newcomer = {0};
 
     if (!sc_recover_world_rest(w, draw(r, 20 * MS)))
         return false;
@@ -139,15 +145,15 @@ static bool play_cycle(struct recover *r, struct sc_recover_cycle *cycle) {
     uint64_t struck_ns = sc_report_now_ns();
     if (!strike(r))
         return false;
-    if (replaces(r))
+    if (replaces)
         put_aside(r);
     if (!sc_recover_world_await(w, SC_SAID_LEFT, 1u << r->result.survivor, RECOVER_NS))
         return false;
-    if (replaces(r) && (joined_ns = replace(r)) == 0)
+    if (replaces && !replace(r, &newcomer))
         return false;
     if (!sc_recover_world_await(w, SC_SAID_FIRST, SC_ALL_RANKS, RECOVER_NS))
         return false;
-    take_times(r, cycle, struck_ns, joined_ns);
+    take_times(r, cycle, struck_ns, &newcomer);
     sc_child_end(&w->members[r->request->victim].former);
     sc_recover_world_forget(w);
     return rest_and_count(r, cycle);

@@ -87,14 +87,16 @@ void sc_recover_world_forget(struct sc_recover_world *w);
 // came instead.
 bool sc_recover_world_await(struct sc_recover_world *w, enum sc_recover_word_kind kind,
                             uint32_t ranks, uint64_t limit_ns);
-// Lets them work so long. False if one fails or leaves its epoch.
+// Lets them work or wait so long. False if one fails.
+bool sc_recover_world_hear(struct sc_recover_world *w, uint64_t ns);
+// The same, while all work: false also if one leaves its epoch.
 bool sc_recover_world_rest(struct sc_recover_world *w, uint64_t ns);
 // Ends all processes, with a word if they are well.
 void sc_recover_world_end(struct sc_recover_world *w, bool well);
 
 // ---- what came of it ----
 
-// Of one cycle; times in ns, 0 where there is none.
+// Of one cycle; times in ns. Where there is no newcomer its own are 0.
 enum sc_recover_time {
     SC_TIME_DETECT, // strike to the survivor's being out of READY
     SC_TIME_AGREE,
@@ -103,6 +105,7 @@ enum sc_recover_time {
     SC_TIME_FORM,
     SC_TIME_WARM_UP,
     SC_TIME_FIRST, // READY to the first good step, on the survivor
+    SC_TIME_OPEN,  // the newcomer's start to its GPU, handle and memory
     SC_TIME_JOIN,  // the newcomer's join to the first good step on all ranks
     SC_TIME_WHOLE, // strike to the first good step on all ranks
     SC_TIMES

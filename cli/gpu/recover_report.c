@@ -19,6 +19,7 @@ static const struct {
     [SC_TIME_FORM] = {"form", "form_ns"},
     [SC_TIME_WARM_UP] = {"warm-up", "warm_up_ns"},
     [SC_TIME_FIRST] = {"first step", "first_step_ns"},
+    [SC_TIME_OPEN] = {"open", "open_ns"},
     [SC_TIME_JOIN] = {"join to first step", "join_to_first_step_ns"},
     [SC_TIME_WHOLE] = {"whole", "whole_ns"},
 };
@@ -60,6 +61,10 @@ bool sc_recover_is_level(const struct sc_recover_result *result) {
 
 // ---- the table ----
 
+static bool is_newcomers(enum sc_recover_time time) {
+    return time == SC_TIME_OPEN || time == SC_TIME_JOIN;
+}
+
 // Of all cycles, sorted; the caller frees it. NULL: nobody joined, or there is no memory.
 static uint64_t *sorted(const struct sc_recover_result *result, enum sc_recover_time time,
                         size_t *count) {
@@ -69,7 +74,7 @@ static uint64_t *sorted(const struct sc_recover_result *result, enum sc_recover_
         values[(*count)++] = result->cycles[i].times[time];
     if (values != NULL)
         sc_report_sort(values, *count);
-    if (values != NULL && time == SC_TIME_JOIN && (*count == 0 || values[*count - 1] == 0)) {
+    if (is_newcomers(time) && !sc_recover_replaces(result->request->how)) {
         free(values);
         return NULL;
     }
@@ -79,7 +84,7 @@ static uint64_t *sorted(const struct sc_recover_result *result, enum sc_recover_
 static void tell_times(const struct sc_recover_result *result) {
     char p50[SC_REPORT_TIME_BYTES], p99[SC_REPORT_TIME_BYTES], most[SC_REPORT_TIME_BYTES];
 
-    printf("%-20s %12s %12s %12s\n", "", "p50", "p99", "most");
+    printf("\n%-20s %12s %12s %12s\n", "", "p50", "p99", "most");
     for (uint32_t i = 0; i < SC_TIMES; i++) {
         size_t count;
         uint64_t *values = sorted(result, (enum sc_recover_time)i, &count);
@@ -122,9 +127,11 @@ void sc_recover_tell(const struct sc_recover_result *result) {
     printf("\n%s of rank %" PRIu64 ", %" PRIu64 " ranks on %s, CUDA %u.%u, NCCL %u.%u.%u\n",
            sc_recover_how_name(request->how), request->victim, request->gpus, result->opened.text,
            driver / 1000, driver % 1000 / 10, nccl / 10000, nccl / 100 % 100, nccl % 100);
-    printf("%s%s: %" PRIu64 " all-reduces of %" PRIu64 " bytes a step\n\n", request->model.name,
+    printf("%s%s: %" PRIu64 " all-reduces of %" PRIu64 " bytes a step\n", request->model.name,
            request->graph ? ", as a graph" : "", request->model.moe_layers,
            request->model.hidden_size * SC_BF16_BYTES);
+    if (request->load_ms != 0)
+        printf("a newcomer joins %" PRIu64 " ms after it has opened\n", request->load_ms);
     if (result->done > 0) {
         tell_times(result);
         tell_counts(result);
@@ -143,7 +150,7 @@ static bool add_cycle(cJSON *array, const struct sc_recover_cycle *cycle) {
                                 cycle->suspect == SC_RANK_NONE ? -1 : (double)cycle->suspect) &&
         cJSON_AddBoolToObject(object, "right", cycle->right);
     for (uint32_t i = 0; i < SC_TIMES && ok; i++)
-        if (cycle->times[i] != 0 || i != SC_TIME_JOIN)
+        if (cycle->times[i] != 0 || !is_newcomers((enum sc_recover_time)i))
             ok = sc_report_u64(object, times[i].key, cycle->times[i]);
     return ok && sc_report_u64(object, "heard_ns", cycle->heard_ns) &&
            sc_report_u64(object, "descriptors", cycle->counts.descriptors) &&
@@ -177,6 +184,7 @@ bool sc_recover_write(const struct sc_recover_result *result, bool well) {
               sc_report_u64(object, "all_reduces_a_step", request->model.moe_layers) &&
               sc_report_u64(object, "bytes", request->model.hidden_size * SC_BF16_BYTES) &&
               cJSON_AddBoolToObject(object, "graph", request->graph) &&
+              sc_report_u64(object, "load_ns", request->load_ms * 1000000) &&
               cJSON_AddStringToObject(object, "gpu", result->opened.text) &&
               sc_report_u64(object, "cuda", result->opened.driver) &&
               sc_report_u64(object, "nccl", result->opened.nccl) &&

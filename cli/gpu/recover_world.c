@@ -122,13 +122,20 @@ bool sc_recover_world_await(struct sc_recover_world *w, enum sc_recover_word_kin
     return true;
 }
 
-bool sc_recover_world_rest(struct sc_recover_world *w, uint64_t ns) {
+bool sc_recover_world_hear(struct sc_recover_world *w, uint64_t ns) {
     uint64_t until_ns = sc_report_now_ns() + ns;
-    char cause[64];
 
     while (sc_report_now_ns() < until_ns)
         if (!hear_some(w, until_ns))
             return false;
+    return true;
+}
+
+bool sc_recover_world_rest(struct sc_recover_world *w, uint64_t ns) {
+    char cause[64];
+
+    if (!sc_recover_world_hear(w, ns))
+        return false;
     for (uint32_t r = 0; r < w->start.world; r++) {
         const struct sc_recover_word *left = &w->members[r].of[SC_SAID_LEFT];
         if (!has_said(&w->members[r], SC_SAID_LEFT))
