@@ -160,11 +160,11 @@ static void *work(void *arg) {
     return NULL;
 }
 
-static bool start(struct sc_cuda_comm *m) {
+bool sc_cuda_thread_start(pthread_t *thread, void *(*run)(void *), void *arg) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(&m->thread, NULL, work, m) == 0;
+    bool started = pthread_create(thread, NULL, run, arg) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started;
 }
@@ -235,7 +235,7 @@ sc_status sc_cuda_comm_create(void *ctx, const struct sc_comm_spec *spec, uint64
     pthread_cond_init(&m->change, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&m->lock, NULL);
-    if (!start(m)) {
+    if (!sc_cuda_thread_start(&m->thread, work, m)) {
         destroy(m);
         return SC_NO_MEMORY;
     }

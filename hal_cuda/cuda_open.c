@@ -82,6 +82,7 @@ static const struct sc_device table = {
 static void release(void *owner) {
     struct sc_cuda *c = owner;
     struct sc_cuda_guard guard;
+    sc_cuda_preload_end(c->preload);
     if (c->device != NULL) {
         sc_cuda_comms_close(c);
         sc_cuda_enter_polling(c, &guard);
@@ -112,6 +113,8 @@ static sc_status open_world(struct sc_cuda *c, const struct sc_config *config, c
         status = sc_cuda_fence_set(c, 0);
     if (status == SC_OK)
         status = sc_posix_create(&c->posix);
+    if (status == SC_OK)
+        c->preload = sc_cuda_preload_begin(c->device, c->nccl);
     return status;
 }
 
