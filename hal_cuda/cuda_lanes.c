@@ -15,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PROBES 2u // rounds of one op each, by which the cost of the others is known
 #define ROUNDS 3u
+#define PROBE_MS_MAX 3.0f // … of all sizes and both ways: on slower links these times must do
 #define HOLD_NS UINT64_C(5000000) // far more than any host needs to enqueue a measurement
 #define LARGE_BYTES (UINT64_C(1) << 20)
 
@@ -34,7 +36,9 @@ struct lanes {
 };
 
 // So many of one kind that a microsecond between the ranks is little; fewer where one takes long.
-static uint32_t repeats(uint64_t bytes) {
+static uint32_t repeats(uint32_t round, uint64_t bytes) {
+    if (round < PROBES)
+        return 1;
     return bytes > LARGE_BYTES ? 4 : 8;
 }
 
@@ -70,10 +74,10 @@ static bool mark(const struct lanes *l, uint32_t index) {
 }
 
 // Both ways, behind one all-reduce that brings the ranks together.
-static bool enqueue_all(const struct lanes *l, uint64_t bytes) {
+static bool enqueue_all(const struct lanes *l, uint64_t bytes, uint32_t count) {
     bool ok = enqueue(l, LANE_ALL_REDUCE, SC_CUDA_WARM_BYTES) && mark(l, 0);
     for (uint32_t lane = 0; lane < LANES; lane++) {
-        for (uint32_t i = 0; i < repeats(bytes) && ok; i++)
+        for (uint32_t i = 0; i < count && ok; i++)
             ok = enqueue(l, (enum lane)lane, bytes);
         ok = ok && mark(l, lane + 1);
     }
@@ -93,16 +97,17 @@ static bool take(const struct lanes *l, enum lane lane, uint32_t count, float *t
 
 // In the first round NCCL may connect, and CUDA load a kernel, which can wait for the very stream:
 // the hold then ends by its limit, and the round counts for nothing beside the others.
-static sc_status measure(struct lanes *l, uint32_t size) {
+static sc_status measure(struct lanes *l, uint32_t round, uint32_t size) {
     const struct sc_cuda_driver *cu = l->m->cu;
     struct sc_cuda_hold *hold = &l->m->device->hold;
     uint64_t bytes = sc_cuda_lane_bytes(size);
-    bool ok =
-        sc_cuda_hold_begin(hold, cu, HOLD_NS, l->stream) == CUDA_SUCCESS && enqueue_all(l, bytes);
+    uint32_t count = repeats(round, bytes);
+    bool ok = sc_cuda_hold_begin(hold, cu, HOLD_NS, l->stream) == CUDA_SUCCESS &&
+              enqueue_all(l, bytes, count);
     sc_cuda_hold_end(hold);
     sc_status status = ok ? sc_cuda_comm_await(l->m, l->stream) : SC_COMM_FAILED;
-    if (status == SC_OK && (!take(l, LANE_ALL_REDUCE, repeats(bytes), &l->times.all_reduce[size]) ||
-                            !take(l, LANE_PAIR, repeats(bytes), &l->times.pair[size])))
+    if (status == SC_OK && (!take(l, LANE_ALL_REDUCE, count, &l->times.all_reduce[size]) ||
+                            !take(l, LANE_PAIR, count, &l->times.pair[size])))
         status = SC_COMM_FAILED;
     return status;
 }
@@ -120,21 +125,23 @@ static void prefer(struct sc_cuda_lane_times *times) {
     }
 }
 
-// Waits in sc_cuda_comm_await alone, which ends when the abort is wanted: a copy to memory that is
-// not page-locked would wait for a peer that may never come.
-static sc_status agree(struct lanes *l) {
+// Of each number the larger one of both ranks'. Waits in sc_cuda_comm_await alone, which ends when
+// the abort is wanted: a copy to memory that is not page-locked would wait for a peer that may never
+// come.
+static sc_status take_larger(struct lanes *l, float *mine, size_t count) {
     const struct sc_cuda_driver *cu = l->m->cu;
     void *numbers = l->m->device->numbers, *there = (void *)(uintptr_t)l->send;
+    size_t bytes = count * sizeof *mine;
     _Static_assert(sizeof l->times <= SC_CUDA_NUMBERS_BYTES, "the times fit");
-    memcpy(numbers, &l->times, sizeof l->times);
-    if (cu->cuMemcpyHtoDAsync_(l->send, numbers, sizeof l->times, l->stream) != CUDA_SUCCESS ||
-        l->m->nccl->ncclAllReduce_(there, there, sizeof l->times / sizeof(float), ncclFloat32,
-                                   ncclMax, l->m->comm, (cudaStream_t)l->stream) != ncclSuccess ||
-        cu->cuMemcpyDtoHAsync_(numbers, l->send, sizeof l->times, l->stream) != CUDA_SUCCESS)
+    memcpy(numbers, mine, bytes);
+    if (cu->cuMemcpyHtoDAsync_(l->send, numbers, bytes, l->stream) != CUDA_SUCCESS ||
+        l->m->nccl->ncclAllReduce_(there, there, count, ncclFloat32, ncclMax, l->m->comm,
+                                   (cudaStream_t)l->stream) != ncclSuccess ||
+        cu->cuMemcpyDtoHAsync_(numbers, l->send, bytes, l->stream) != CUDA_SUCCESS)
         return SC_COMM_FAILED;
     sc_status status = sc_cuda_comm_await(l->m, l->stream);
     if (status == SC_OK)
-        memcpy(&l->times, numbers, sizeof l->times);
+        memcpy(mine, numbers, bytes);
     return status;
 }
 
@@ -143,28 +150,48 @@ void sc_cuda_pair_range(uint64_t *from_bytes, uint64_t *to_bytes) {
     *to_bytes = atomic_load(&chosen_to);
 }
 
-static sc_status measure_all(struct lanes *l) {
+static sc_status prepare(struct lanes *l) {
     const struct sc_cuda_driver *cu = l->m->cu;
     uint64_t largest = sc_cuda_lane_bytes(l->sizes - 1);
     l->recv = l->send + largest;
     for (uint32_t i = 0; i <= LANES; i++)
         if (cu->cuEventCreate_(&l->marks[i], CU_EVENT_DEFAULT) != CUDA_SUCCESS)
             return SC_COMM_FAILED;
-    if (cu->cuMemsetD8Async_(l->send, 0, 2 * largest, l->stream) != CUDA_SUCCESS)
-        return SC_COMM_FAILED;
+    return cu->cuMemsetD8Async_(l->send, 0, 2 * largest, l->stream) == CUDA_SUCCESS
+               ? SC_OK
+               : SC_COMM_FAILED;
+}
+
+static sc_status measure_rounds(struct lanes *l, uint32_t round, uint32_t end) {
     sc_status status = SC_OK;
-    for (uint32_t i = 0; i < ROUNDS * l->sizes && status == SC_OK; i++)
-        status = measure(l, i % l->sizes);
+    for (; round < end; round++)
+        for (uint32_t size = 0; size < l->sizes && status == SC_OK; size++)
+            status = measure(l, round, size);
+    return status;
+}
+
+// Both ranks must enqueue alike, so both must know alike whether there are more rounds.
+static sc_status measure_all(struct lanes *l) {
+    float probe_ms = 0;
+    sc_status status = measure_rounds(l, 0, PROBES);
+    for (uint32_t size = 0; size < l->sizes; size++)
+        probe_ms += l->times.all_reduce[size] + l->times.pair[size];
+    if (status == SC_OK)
+        status = take_larger(l, &probe_ms, 1);
+    if (status == SC_OK && probe_ms <= PROBE_MS_MAX)
+        status = measure_rounds(l, PROBES, PROBES + ROUNDS);
     return status;
 }
 
 sc_status sc_cuda_lanes_choose(struct sc_cuda_comm *m, CUstream stream) {
     struct lanes l = {
         .m = m, .stream = stream, .send = m->device->scratch, .sizes = m->device->lane_sizes};
-    sc_status status = measure_all(&l);
+    sc_status status = prepare(&l);
+    if (status == SC_OK)
+        status = measure_all(&l);
     prefer(&l.times);
     if (status == SC_OK)
-        status = agree(&l);
+        status = take_larger(&l, (float *)&l.times, sizeof l.times / sizeof(float));
     if (status == SC_OK) {
         sc_cuda_lane_choice(&l.times, l.sizes, &m->pair_from_bytes, &m->pair_to_bytes);
         atomic_store(&chosen_from, m->pair_from_bytes);
