@@ -13,6 +13,7 @@
 #define SC_BENCH_GPUS_MAX 8u
 #define SC_BENCH_ROUNDS_MAX 1000u
 #define SC_BENCH_BYTES_MAX (UINT64_C(1) << 30)
+#define SC_BENCH_SIZES_MAX 32u // from 2 bytes to the largest, by a factor of 2 at least
 #define SC_BENCH_DEVICE_MAX 1023u
 
 struct sc_bench_request {

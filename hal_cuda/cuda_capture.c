@@ -77,7 +77,7 @@ sc_status sc_cuda_capture_begin(void *ctx, uint64_t stream, uint64_t *handle) {
     if (graph == NULL)
         return SC_NO_MEMORY;
     atomic_store(&graph->holders, 1);
-    sc_cuda_enter_polling(c, &guard);
+    sc_cuda_enter(c, &guard);
     sc_status status = watch_graph(c, sc_cuda_stream(stream), graph);
     sc_cuda_leave(c, &guard);
     if (status != SC_OK) {
@@ -101,7 +101,7 @@ sc_status sc_cuda_capture_end(void *ctx, uint64_t handle) {
     if (slot == NULL || !slot->open)
         return SC_INVALID;
     slot->open = false;
-    sc_cuda_enter_polling(c, &guard);
+    sc_cuda_enter(c, &guard);
     sc_status status = sc_cuda_status(c, c->cu->cuStreamIsCapturing_(slot->stream, &capturing));
     sc_cuda_leave(c, &guard);
     if (status != SC_OK)

@@ -9,7 +9,7 @@ sc_status sc_cuda_mem_alloc(void *ctx, uint64_t bytes, uint64_t *address) {
     CUdeviceptr made = 0;
     if (c->context_lost)
         return SC_CONTEXT_LOST;
-    sc_cuda_enter_polling(c, &guard);
+    sc_cuda_enter(c, &guard);
     sc_status status = sc_cuda_status(c, c->cu->cuMemAlloc_(&made, bytes));
     sc_cuda_leave(c, &guard);
     if (status == SC_OK)
@@ -22,7 +22,7 @@ sc_status sc_cuda_mem_free(void *ctx, uint64_t address) {
     struct sc_cuda_guard guard;
     if (address == 0)
         return SC_INVALID;
-    sc_cuda_enter_polling(c, &guard);
+    sc_cuda_enter(c, &guard);
     sc_status status = sc_cuda_status(c, c->cu->cuMemFree_(address));
     sc_cuda_leave(c, &guard);
     return status;
@@ -41,7 +41,7 @@ sc_status sc_cuda_buf_register(void *ctx, uint64_t handle, uint64_t address, uin
         return SC_STATE;
     if (i == SC_CUDA_REGISTRATIONS_MAX)
         return SC_NO_MEMORY;
-    sc_cuda_enter_polling(c, &guard);
+    sc_cuda_enter(c, &guard);
     sc_status status = sc_cuda_nccl_status(
         c->nccl->ncclCommRegister_(comm, (void *)(uintptr_t)address, bytes, &made));
     sc_cuda_leave(c, &guard);
@@ -68,7 +68,7 @@ sc_status sc_cuda_buf_deregister(void *ctx, uint64_t handle, uint64_t registrati
     void *nccl = c->registrations[i].nccl;
     c->registrations[i] = (struct sc_cuda_registration){0};
     struct sc_cuda_guard guard;
-    sc_cuda_enter_polling(c, &guard);
+    sc_cuda_enter(c, &guard);
     sc_status status = sc_cuda_nccl_status(c->nccl->ncclCommDeregister_(comm, nccl));
     sc_cuda_leave(c, &guard);
     return status;
@@ -81,7 +81,7 @@ sc_status sc_cuda_fence_set(void *ctx, uint64_t epoch) {
     struct sc_cuda_guard guard;
     if (c->context_lost)
         return SC_CONTEXT_LOST;
-    sc_cuda_enter_polling(c, &guard);
+    sc_cuda_enter(c, &guard);
     struct sc_cuda_device *d = c->device;
     *d->fence_source = epoch;
     sc_status status = sc_cuda_status(

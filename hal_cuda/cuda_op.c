@@ -169,7 +169,7 @@ sc_status sc_cuda_op_poll(void *ctx, uint64_t handle, enum sc_op_state *state) {
         *state = SC_OP_FAILED;
         return SC_OK;
     }
-    sc_cuda_enter_polling(c, &guard);
+    sc_cuda_enter(c, &guard);
     sc_status status = query(c, op->end, &passed);
     if (status == SC_OK && !passed && !op->started)
         status = query(c, op->start, &op->started);
@@ -206,7 +206,7 @@ sc_status sc_cuda_stream_create(void *ctx, uint64_t *stream) {
     struct sc_cuda_guard guard;
     CUstream made = NULL;
     int lowest = 0, highest = 0;
-    sc_cuda_enter_polling(c, &guard);
+    sc_cuda_enter(c, &guard);
     (void)c->cu->cuCtxGetStreamPriorityRange_(&lowest, &highest);
     sc_status status = sc_cuda_status(
         c, c->cu->cuStreamCreateWithPriority_(&made, CU_STREAM_NON_BLOCKING, highest));
@@ -221,7 +221,7 @@ sc_status sc_cuda_stream_destroy(void *ctx, uint64_t stream) {
     struct sc_cuda_guard guard;
     if (stream == 0)
         return SC_INVALID;
-    sc_cuda_enter_polling(c, &guard);
+    sc_cuda_enter(c, &guard);
     sc_status status = sc_cuda_status(c, c->cu->cuStreamDestroy_(sc_cuda_stream(stream)));
     sc_cuda_leave(c, &guard);
     return status;

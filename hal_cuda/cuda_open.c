@@ -12,22 +12,17 @@
 void sc_cuda_context_in(struct sc_cuda *c, struct sc_cuda_guard *guard) {
     guard->before = NULL;
     (void)c->cu->cuCtxGetCurrent_(&guard->before);
-    guard->changed = guard->before != c->device->context;
-    if (guard->changed)
+    if (guard->before != c->device->context)
         (void)c->cu->cuCtxSetCurrent_(c->device->context);
-}
-
-void sc_cuda_enter_polling(struct sc_cuda *c, struct sc_cuda_guard *guard) {
-    sc_cuda_enter(c, guard);
     guard->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    guard->relaxed = c->cu->cuThreadExchangeStreamCaptureMode_(&guard->mode) == CUDA_SUCCESS;
+    (void)c->cu->cuThreadExchangeStreamCaptureMode_(&guard->mode);
+    guard->inside = true;
 }
 
 void sc_cuda_context_out(struct sc_cuda *c, const struct sc_cuda_guard *guard) {
     CUstreamCaptureMode mode = guard->mode;
-    if (guard->relaxed)
-        (void)c->cu->cuThreadExchangeStreamCaptureMode_(&mode);
-    if (guard->changed)
+    (void)c->cu->cuThreadExchangeStreamCaptureMode_(&mode);
+    if (guard->before != c->device->context)
         (void)c->cu->cuCtxSetCurrent_(guard->before);
 }
 
@@ -85,7 +80,7 @@ static void release(void *owner) {
     sc_cuda_preload_end(c->preload);
     if (c->device != NULL) {
         sc_cuda_comms_close(c);
-        sc_cuda_enter_polling(c, &guard);
+        sc_cuda_enter(c, &guard);
         sc_cuda_captures_close(c);
         sc_cuda_ops_close(c);
         sc_cuda_leave(c, &guard);
@@ -106,7 +101,7 @@ static sc_status open_world(struct sc_cuda *c, const struct sc_config *config, c
                                      why_bytes);
     if (status != SC_OK)
         return status;
-    sc_cuda_enter_polling(c, &guard);
+    sc_cuda_enter(c, &guard);
     status = sc_cuda_ops_open(c, config->ledger_ops);
     sc_cuda_leave(c, &guard);
     if (status == SC_OK)

@@ -159,7 +159,7 @@ struct sc_cuda_registration {
 struct sc_cuda_guard {
     CUcontext before;
     CUstreamCaptureMode mode;
-    bool changed, relaxed;
+    bool inside; // false: it was so already, and others put it back
 };
 
 struct sc_cuda {
@@ -187,21 +187,20 @@ struct sc_cuda {
 
 // ---- between the verbs -------------------------------------------------------------------------
 
-// Makes our context the thread's, and restores what was. Polling, and whatever else a capture of some
-// other thread forbids, is legal in between with enter_polling. From op_begin to op_end it is ours all
-// along: verbs in between ask nothing.
+// Makes our context the thread's and its capture mode relaxed, and restores what was. Otherwise what
+// NCCL and we call would spoil captures that other threads have begun in global mode. From op_begin to
+// op_end it is so all along: verbs in between ask nothing.
 void sc_cuda_context_in(struct sc_cuda *c, struct sc_cuda_guard *guard);
 void sc_cuda_context_out(struct sc_cuda *c, const struct sc_cuda_guard *guard);
 static inline void sc_cuda_enter(struct sc_cuda *c, struct sc_cuda_guard *guard) {
-    guard->changed = guard->relaxed = false;
+    guard->inside = false;
     if (!c->in_op)
         sc_cuda_context_in(c, guard);
 }
 static inline void sc_cuda_leave(struct sc_cuda *c, const struct sc_cuda_guard *guard) {
-    if (guard->changed || guard->relaxed)
+    if (guard->inside)
         sc_cuda_context_out(c, guard);
 }
-void sc_cuda_enter_polling(struct sc_cuda *c, struct sc_cuda_guard *guard);
 
 // cuda_device.c. Payloads may be as large as the capacity. `why` says what could not be had; on an
 // error nothing is held.

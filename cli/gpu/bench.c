@@ -126,7 +126,6 @@ int sc_bench_play(const struct sc_bench_request *request) {
     uint32_t port = sc_child_free_port();
 
     b.result.request = request;
-    b.result.worst_host_ns = INT64_MIN;
     if (request->shared)
         sc_child_keep_to_sockets();
     (void)setvbuf(stdout, NULL, _IOLBF, 0);

@@ -109,7 +109,11 @@ struct sc_bench_result {
     // difference on the host.
     double worst_ratio[2];
     uint64_t worst_bytes[2];
-    int64_t worst_host_ns;
+    // Of each size, by how much a call of the library's takes longer than the same calls made bare:
+    // the median over the rounds, each a difference of neighbours in time.
+    int64_t host_more_ns[SC_BENCH_SIZES_MAX], worst_host_ns;
+    uint64_t worst_host_bytes;
+    uint32_t host_sizes;
     uint64_t wrong_in_all;
     uint64_t unheld; // samples of all ranks that have the host's time in them
     void *sizes;     // a cJSON array, if there is to be one
