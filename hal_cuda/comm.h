@@ -21,7 +21,8 @@ struct sc_cuda_comm {
     enum sc_comm_state state;
     sc_status error;
     uint64_t formed_ns;
-    uint64_t pair_from_bytes, pair_to_bytes; // set before it is ready
+    uint64_t pair_from_bytes, pair_to_bytes; // set before it is ready; so is
+    bool registers;                          // whether registered memory moves faster
     ncclComm_t comm;
     bool created; // the create has returned
     bool abort_wanted;
@@ -32,7 +33,7 @@ struct sc_cuda_comm {
 // In the worker: until the stream is empty, SC_OK; SC_INPROGRESS when the abort is wanted first.
 sc_status sc_cuda_comm_await(struct sc_cuda_comm *m, CUstream stream);
 
-// In the worker of a world of two: measures both ways, and sets the pair's range.
+// In the worker of a world of two: measures both ways, and sets the pair's range and `registers`.
 sc_status sc_cuda_lanes_choose(struct sc_cuda_comm *m, CUstream stream);
 
 #endif

@@ -190,6 +190,7 @@ ncclComm_t sc_cuda_comm_look(struct sc_cuda *c, uint64_t handle) {
         return NULL;
     c->ready.handle = handle;
     c->ready.comm = m->comm;
+    c->ready.registers = m->registers;
     return m->comm;
 }
 
@@ -229,6 +230,7 @@ sc_status sc_cuda_comm_create(void *ctx, const struct sc_comm_spec *spec, uint64
     sc_cuda_device_hold(m->device);
     m->posix = c->posix;
     m->state = SC_COMM_FORMING;
+    m->registers = true;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

@@ -9,8 +9,6 @@
 // This file needs neither CUDA nor NCCL, and is built wherever the library is.
 #include "hal_cuda/sc_cuda.h"
 
-#define NOISE 1.02
-
 uint32_t sc_cuda_lane_sizes(uint64_t capacity_bytes) {
     uint32_t sizes = 1;
     while (sizes < SC_CUDA_LANE_SIZES && sc_cuda_lane_bytes(sizes) <= capacity_bytes)
@@ -20,7 +18,7 @@ uint32_t sc_cuda_lane_sizes(uint64_t capacity_bytes) {
 
 static double gain(const struct sc_cuda_lane_times *times, uint32_t size) {
     double ratio = (double)times->all_reduce[size] / (double)times->pair[size];
-    return ratio > 1 && ratio <= NOISE ? 1 : ratio;
+    return ratio > 1 && ratio <= SC_CUDA_LANE_NOISE ? 1 : ratio;
 }
 
 // Of all runs of neighbours the one whose gains have the largest product, the shortest of equals.

@@ -32,7 +32,10 @@ struct lanes {
     CUdeviceptr send, recv;   // scratch
     CUevent marks[LANES + 1]; // before and behind each
     uint32_t sizes;           // that are measured
-    struct sc_cuda_lane_times times;
+    struct numbers {          // in ms an op; what both ranks agree on
+        struct sc_cuda_lane_times times;
+        float plain, registered; // the faster way at the largest size, in memory of either kind
+    } numbers;
 };
 
 // So many of one kind that a microsecond between the ranks is little; fewer where one takes long.
@@ -106,8 +109,8 @@ static sc_status measure(struct lanes *l, uint32_t round, uint32_t size) {
               enqueue_all(l, bytes, count);
     sc_cuda_hold_end(hold);
     sc_status status = ok ? sc_cuda_comm_await(l->m, l->stream) : SC_COMM_FAILED;
-    if (status == SC_OK && (!take(l, LANE_ALL_REDUCE, count, &l->times.all_reduce[size]) ||
-                            !take(l, LANE_PAIR, count, &l->times.pair[size])))
+    if (status == SC_OK && (!take(l, LANE_ALL_REDUCE, count, &l->numbers.times.all_reduce[size]) ||
+                            !take(l, LANE_PAIR, count, &l->numbers.times.pair[size])))
         status = SC_COMM_FAILED;
     return status;
 }
@@ -132,7 +135,7 @@ static sc_status take_larger(struct lanes *l, float *mine, size_t count) {
     const struct sc_cuda_driver *cu = l->m->cu;
     void *numbers = l->m->device->numbers, *there = (void *)(uintptr_t)l->send;
     size_t bytes = count * sizeof *mine;
-    _Static_assert(sizeof l->times <= SC_CUDA_NUMBERS_BYTES, "the times fit");
+    _Static_assert(sizeof l->numbers <= SC_CUDA_NUMBERS_BYTES, "they fit");
     memcpy(numbers, mine, bytes);
     if (cu->cuMemcpyHtoDAsync_(l->send, numbers, bytes, l->stream) != CUDA_SUCCESS ||
         l->m->nccl->ncclAllReduce_(there, there, count, ncclFloat32, ncclMax, l->m->comm,
@@ -170,17 +173,46 @@ static sc_status measure_rounds(struct lanes *l, uint32_t round, uint32_t end) {
     return status;
 }
 
+static float faster(const struct sc_cuda_lane_times *times, uint32_t size) {
+    return times->pair[size] < times->all_reduce[size] ? times->pair[size]
+                                                       : times->all_reduce[size];
+}
+
+// Registered memory saves NCCL a copy on some links; on others it only costs every call some
+// microseconds of the host's.
+static sc_status measure_registered(struct lanes *l, uint32_t round, uint32_t end) {
+    struct lanes other = *l;
+    const struct sc_cuda_nccl *n = l->m->nccl;
+    uint32_t largest = l->sizes - 1;
+    uint64_t bytes = 2 * sc_cuda_lane_bytes(largest);
+    sc_status status = SC_OK;
+    void *handle = NULL;
+    if (n->ncclCommRegister_(l->m->comm, (void *)(uintptr_t)l->send, bytes, &handle) != ncclSuccess)
+        return SC_COMM_FAILED;
+    other.numbers = (struct numbers){.plain = 0};
+    for (; round < end && status == SC_OK; round++)
+        status = measure(&other, round, largest);
+    if (handle != NULL)
+        (void)n->ncclCommDeregister_(l->m->comm, handle);
+    l->numbers.plain = faster(&l->numbers.times, largest);
+    l->numbers.registered = faster(&other.numbers.times, largest);
+    return status;
+}
+
 // Both ranks must enqueue alike, so both must know alike whether there are more rounds.
 static sc_status measure_all(struct lanes *l) {
     float probe_ms = 0;
+    uint32_t end = PROBES;
     sc_status status = measure_rounds(l, 0, PROBES);
     for (uint32_t size = 0; size < l->sizes; size++)
-        probe_ms += l->times.all_reduce[size] + l->times.pair[size];
+        probe_ms += l->numbers.times.all_reduce[size] + l->numbers.times.pair[size];
     if (status == SC_OK)
         status = take_larger(l, &probe_ms, 1);
-    if (status == SC_OK && probe_ms <= PROBE_MS_MAX)
-        status = measure_rounds(l, PROBES, PROBES + ROUNDS);
-    return status;
+    if (probe_ms <= PROBE_MS_MAX)
+        end += ROUNDS;
+    if (status == SC_OK)
+        status = measure_rounds(l, PROBES, end);
+    return status == SC_OK ? measure_registered(l, 0, end) : status;
 }
 
 sc_status sc_cuda_lanes_choose(struct sc_cuda_comm *m, CUstream stream) {
@@ -189,11 +221,12 @@ sc_status sc_cuda_lanes_choose(struct sc_cuda_comm *m, CUstream stream) {
     sc_status status = prepare(&l);
     if (status == SC_OK)
         status = measure_all(&l);
-    prefer(&l.times);
+    prefer(&l.numbers.times);
     if (status == SC_OK)
-        status = take_larger(&l, (float *)&l.times, sizeof l.times / sizeof(float));
+        status = take_larger(&l, (float *)&l.numbers, sizeof l.numbers / sizeof(float));
     if (status == SC_OK) {
-        sc_cuda_lane_choice(&l.times, l.sizes, &m->pair_from_bytes, &m->pair_to_bytes);
+        sc_cuda_lane_choice(&l.numbers.times, l.sizes, &m->pair_from_bytes, &m->pair_to_bytes);
+        m->registers = l.numbers.registered * SC_CUDA_LANE_NOISE < l.numbers.plain;
         atomic_store(&chosen_from, m->pair_from_bytes);
         atomic_store(&chosen_to, m->pair_to_bytes);
     }

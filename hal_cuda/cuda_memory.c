@@ -39,6 +39,10 @@ sc_status sc_cuda_buf_register(void *ctx, uint64_t handle, uint64_t address, uin
         i++;
     if (comm == NULL)
         return SC_STATE;
+    if (!c->ready.registers) {
+        *registration = 0;
+        return SC_OK;
+    }
     if (i == SC_CUDA_REGISTRATIONS_MAX)
         return SC_NO_MEMORY;
     sc_cuda_enter(c, &guard);

@@ -174,6 +174,7 @@ struct sc_cuda {
     struct {
         uint64_t handle; // 0: none
         ncclComm_t comm;
+        bool registers;
     } ready; // the communicator that was last used, and was not aborted since
     bool in_op;
     struct sc_cuda_guard op_guard; // while in_op

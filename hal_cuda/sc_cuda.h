@@ -35,6 +35,7 @@ SC_MUST_USE sc_status sc_cuda_environment_check(char *why, size_t why_bytes);
 
 // Both are measured at 4 KiB, and at each power of two up to 8 MiB that the capacity has room for.
 #define SC_CUDA_LANE_SIZES 12u
+#define SC_CUDA_LANE_NOISE 1.02 // a gain of less is none
 #define SC_CUDA_LANE_NEVER 1e9f // for a time: of a way that is not to be taken
 
 // Of one op, by size; any unit.
