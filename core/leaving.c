@@ -19,11 +19,16 @@ static void tell_captures(uint32_t count, struct sc_actions *out) {
     PUSH(out, .type = SC_ACTION_NOTIFY, .kind = SC_NOTICE_CAPTURES, .a = count);
 }
 
-// A graph that was destroyed in mid-launch lives until its kernels end, and they spin until the abort:
-// so the abort waits for the application's word only.
+// What the abort must wait for: captures that the application has not released, and graphs that it has
+// kept all the same. But a graph that was destroyed in mid-launch lives until its kernels end, and
+// these spin until the abort: while an op is in flight, graphs are not waited for.
+static uint32_t captures_ahead(const struct sc_core *c) {
+    return c->captures != 0 || !sc_ledger_empty(ledger_of(c)) ? c->captures : c->graphs;
+}
+
 static void call_abort(struct sc_core *c, struct sc_actions *out) {
-    if (c->captures != 0) {
-        tell_captures(c->captures, out);
+    if (captures_ahead(c) != 0) {
+        tell_captures(captures_ahead(c), out);
         return;
     }
     if (SC_MUTANT(2))
@@ -186,7 +191,7 @@ sc_status sc_captures_change(struct sc_core *c, const struct sc_event *in, struc
     c->graphs = in->u.captures.graphs;
     if (c->state != SC_STATE_ABORTING)
         return SC_OK;
-    if (!c->abort_called && c->captures == 0)
+    if (!c->abort_called && captures_ahead(c) == 0)
         call_abort(c, out);
     else
         c->abort_clock_ns = clock_start(c);

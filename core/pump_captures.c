@@ -48,7 +48,7 @@ void sc_pump_tell_captures(struct sc_pump *p) {
     for (uint32_t i = 0; i < p->captures_count; i++)
         held += p->captures[i].handle != 0;
     if (held == 0 && p->comm != 0 && (p->captures_told | p->graphs_told) != 0 &&
-        sc_core_state(p->core) == SC_STATE_ABORTING)
+        (sc_core_state(p->core) == SC_STATE_ABORTING || sc_core_state(p->core) == SC_STATE_READY))
         (void)p->device->captures_held(ctx(p), p->comm, &graphs);
     if (held == p->captures_told && graphs == p->graphs_told)
         return;

@@ -152,6 +152,7 @@ static void a_graph_that_outlives_its_release_does_not_hold_the_abort_back(void 
     uint64_t epoch = rig_epoch(rig, 0);
     capture_both(rig, &graph);
     rig->ranks[0].spy.graphs = 1;
+    (void)replay(rig, &graph, 0); // and not on rank 1: it spins
     rig_reconnect(rig, 1);
     rig_run(rig, 10 * MS);
     release(rig, &graph, 0);

@@ -180,62 +180,6 @@ static void a_late_end_of_an_abandoned_communicator_is_ignored(void **state) {
     expect_state(SC_STATE_RENDEZVOUS);
 }
 
-// ---- captures ----
-
-static void captures_hold_the_abort_back_untimed_and_visibly(void **state) {
-    (void)state;
-    ready(0, 2);
-    core_rig_captures(2);
-    core_rig_comm_failed(SC_ASYNC_ERROR);
-    expect_no_action(SC_ACTION_COMM_ABORT);
-    assert_int_equal(expect_notice(SC_NOTICE_CAPTURES)->a, 2);
-    assert_int_equal(core_rig_view().captures, 2);
-    core_rig_live(20 * abort_ns);
-    expect_state(SC_STATE_ABORTING);
-    core_rig_captures(1);
-    expect_no_action(SC_ACTION_COMM_ABORT);
-    core_rig_captures(0);
-    (void)expect_action(SC_ACTION_COMM_ABORT);
-    core_rig_clean();
-    expect_state(SC_STATE_RENDEZVOUS);
-}
-
-static void graphs(uint32_t held, uint32_t living) {
-    core_rig_feed((struct sc_event){.type = SC_EVENT_CAPTURES, .u.captures = {held, living}});
-}
-
-// One that was destroyed while its kernels ran goes only when the abort has ended them.
-static void graphs_that_outlive_their_release_do_not_hold_the_abort_back(void **state) {
-    (void)state;
-    ready(0, 2);
-    core_rig_captures(1);
-    core_rig_comm_failed(SC_ASYNC_ERROR);
-    graphs(0, 1);
-    (void)expect_action(SC_ACTION_COMM_ABORT);
-    assert_int_equal(core_rig_view().captures, 1);
-    graphs(0, 0);
-    core_rig_clean();
-    expect_state(SC_STATE_RENDEZVOUS);
-}
-
-static void graphs_that_are_kept_after_their_release_make_no_abort_stuck(void **state) {
-    (void)state;
-    ready(0, 2);
-    core_rig_captures(1);
-    core_rig_comm_failed(SC_ASYNC_ERROR);
-    graphs(0, 2);
-    for (uint32_t i = 0; i < 3; i++) {
-        rig.now_ns += abort_ns;
-        core_rig_ping_from(1, 0, 0, 0, 0);
-        core_rig_tick();
-        assert_int_equal(expect_notice(SC_NOTICE_CAPTURES)->a, 2);
-        expect_state(SC_STATE_ABORTING);
-    }
-    graphs(0, 0);
-    core_rig_live(abort_ns + RIG_MS);
-    failed_with(SC_ABORT_STUCK);
-}
-
 // ---- terminal ----
 
 static void a_lost_context_fails_at_once_and_tells_the_peers(void **state) {
@@ -427,9 +371,6 @@ int main(void) {
         cmocka_unit_test(a_peer_dead_elsewhere_holds_a_members_abort_up_too),
         cmocka_unit_test(nothing_is_given_up_before_the_streams_have_drained),
         cmocka_unit_test(a_late_end_of_an_abandoned_communicator_is_ignored),
-        cmocka_unit_test(captures_hold_the_abort_back_untimed_and_visibly),
-        cmocka_unit_test(graphs_that_outlive_their_release_do_not_hold_the_abort_back),
-        cmocka_unit_test(graphs_that_are_kept_after_their_release_make_no_abort_stuck),
         cmocka_unit_test(a_lost_context_fails_at_once_and_tells_the_peers),
         cmocka_unit_test(a_context_lost_while_leaving_fails_at_once),
         cmocka_unit_test(the_links_of_a_failed_rank_are_forgotten),
