@@ -126,6 +126,7 @@ static void *work(void *arg) {
     (void)m->cu->cuCtxSetCurrent_(m->device->context);
     (void)m->cu->cuThreadExchangeStreamCaptureMode_(&mode);
     ncclComm_t comm = NULL;
+    sc_cuda_preload_await(m->device);
     ncclResult_t result = create(m, &comm);
     bool formed = result == ncclSuccess && comm != NULL;
 

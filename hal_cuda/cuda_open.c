@@ -77,8 +77,8 @@ static const struct sc_device table = {
 static void release(void *owner) {
     struct sc_cuda *c = owner;
     struct sc_cuda_guard guard;
-    sc_cuda_preload_end(c->preload);
     if (c->device != NULL) {
+        sc_cuda_preload_await(c->device);
         sc_cuda_comms_close(c);
         sc_cuda_enter(c, &guard);
         sc_cuda_captures_close(c);
@@ -109,7 +109,7 @@ static sc_status open_world(struct sc_cuda *c, const struct sc_config *config, c
     if (status == SC_OK)
         status = sc_posix_create(&c->posix);
     if (status == SC_OK)
-        c->preload = sc_cuda_preload_begin(c->device, c->nccl);
+        sc_cuda_preload(c->device, c->nccl);
     return status;
 }
 

@@ -49,7 +49,7 @@
     X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuGraphInstantiate) X(cuGraphLaunch)           \
     X(cuGraphDestroy) X(cuGraphExecDestroy)
 #define SC_CUDA_NCCL(X)                                                                            \
-    X(ncclGetVersion) X(ncclGetUniqueId) X(ncclCommInitRankConfig) X(ncclCommAbort) X(ncclCommDestroy)                \
+    X(ncclGetVersion) X(ncclGetUniqueId) X(ncclCommInitRankConfig) X(ncclCommAbort)                \
     X(ncclCommGetAsyncError) X(ncclGetErrorString) X(ncclGetLastError) X(ncclGroupStart)           \
     X(ncclGroupEnd) X(ncclSend) X(ncclRecv) X(ncclAllReduce) X(ncclBroadcast) X(ncclAllGather)     \
     X(ncclReduceScatter) X(ncclCommRegister) X(ncclCommDeregister)
@@ -110,7 +110,6 @@ void sc_cuda_hold_end(struct sc_cuda_hold *hold);
 #define SC_CUDA_NUMBERS_BYTES 128u
 
 struct sc_cuda_comm;
-struct sc_cuda_preload;
 
 // What a handle has on its GPU. It is shared by the handle and by its communicators' workers, of which
 // one may be left behind: the last to let go frees it.
@@ -168,7 +167,6 @@ struct sc_cuda {
     const struct sc_cuda_nccl *nccl;
     struct sc_posix *posix;
     struct sc_cuda_device *device;
-    struct sc_cuda_preload *preload; // NULL: none was begun here
     bool context_lost;
     uint64_t generation; // of comms, captures and registrations
     struct {
@@ -217,11 +215,11 @@ CUresult sc_cuda_launch_add(const struct sc_cuda_device *device, uint64_t dst, u
 // cuda_comm.c. A thread of our own, which no signal reaches.
 bool sc_cuda_thread_start(pthread_t *thread, void *(*work)(void *), void *arg);
 
-// cuda_preload.c. In the background, once for a GPU in this process; NULL when there is nothing to do.
-struct sc_cuda_preload *sc_cuda_preload_begin(struct sc_cuda_device *device,
-                                              const struct sc_cuda_nccl *nccl);
-// Waits for its end, for some seconds at most: nothing of it should run while the process exits.
-void sc_cuda_preload_end(struct sc_cuda_preload *preload);
+// cuda_preload.c. In the background, once for a GPU in this process.
+void sc_cuda_preload(struct sc_cuda_device *device, const struct sc_cuda_nccl *nccl);
+// Waits for its end, for some seconds at most: before another communicator is made, and before the
+// process may exit.
+void sc_cuda_preload_await(const struct sc_cuda_device *device);
 
 // What a CUDA error means, without regard to the handle.
 sc_status sc_cuda_meaning(CUresult result);
