@@ -72,24 +72,31 @@ static ncclResult_t enqueue_warm_up(struct sc_cuda_comm *m, CUdeviceptr memory, 
                              (cudaStream_t)stream);
 }
 
-sc_status sc_cuda_comm_await(struct sc_cuda_comm *m, CUstream stream) {
-    sc_status status = SC_INPROGRESS;
+// Sleeps for a moment, or until the abort is wanted. Says whether it is.
+static bool rest(struct sc_cuda_comm *m) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += LOOK_NS;
+    until.tv_sec += until.tv_nsec / 1000000000l;
+    until.tv_nsec %= 1000000000l;
     pthread_mutex_lock(&m->lock);
-    while (!m->abort_wanted && status == SC_INPROGRESS) {
-        CUresult result = m->cu->cuStreamQuery_(stream);
-        status = result == CUDA_SUCCESS           ? SC_OK
-                 : result == CUDA_ERROR_NOT_READY ? SC_INPROGRESS
-                                                  : SC_COMM_FAILED;
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_NS;
-        until.tv_sec += until.tv_nsec / 1000000000l;
-        until.tv_nsec %= 1000000000l;
-        if (status == SC_INPROGRESS)
-            (void)pthread_cond_timedwait(&m->change, &m->lock, &until);
-    }
+    if (!m->abort_wanted)
+        (void)pthread_cond_timedwait(&m->change, &m->lock, &until);
+    bool wanted = m->abort_wanted;
     pthread_mutex_unlock(&m->lock);
-    return status;
+    return wanted;
+}
+
+// The stream is asked outside the lock: the driver may keep whoever asks, and those who poll must not
+// wait for that.
+sc_status sc_cuda_comm_await(struct sc_cuda_comm *m, CUstream stream) {
+    for (;;) {
+        CUresult result = m->cu->cuStreamQuery_(stream);
+        if (result != CUDA_ERROR_NOT_READY)
+            return result == CUDA_SUCCESS ? SC_OK : SC_COMM_FAILED;
+        if (rest(m))
+            return SC_INPROGRESS;
+    }
 }
 
 static sc_status warm_up(struct sc_cuda_comm *m) {
