@@ -42,13 +42,15 @@ struct sc_recover_request {
     uint64_t gpus, victim;
     bool victim_given, graph;
     uint64_t load_ms; // a newcomer takes so long from its open to its join
+    uint64_t rest_ms; // the ranks work so long between a recovery and the next strike; 0: drawn
     bool sockets;     // NCCL keeps to them
     bool shared;      // all ranks are on `device`, and NCCL on sockets
     uint64_t device;
     const char *model_name;
     struct sc_model model;
     uint64_t leak_host_kib, leak_gpu_kib; // what a survivor may have more after all cycles
-    const char *json;                     // a file, or NULL
+    uint64_t leak_fds;
+    const char *json; // a file, or NULL
 };
 
 const char *sc_recover_how_name(enum sc_recover_how how);

@@ -14,8 +14,9 @@
 #include <string.h>
 
 #define CYCLES_MAX 10000u
-#define LOAD_MAX 600000u
+#define MS_MAX 600000u // of --load and --rest
 #define KIB_MAX (UINT64_C(1) << 30)
+#define FDS_MAX 1000000u
 
 enum {
     OPTION_CYCLES = 256,
@@ -23,9 +24,11 @@ enum {
     OPTION_VICTIM,
     OPTION_MODEL,
     OPTION_LOAD,
+    OPTION_REST,
     OPTION_GRAPH,
     OPTION_HOST,
     OPTION_GPU,
+    OPTION_FDS,
     OPTION_SOCKETS,
     OPTION_DEVICE
 };
@@ -51,9 +54,11 @@ static const struct argp_option recover_options[] = {
     {"victim", OPTION_VICTIM, "R", 0, "the rank it is done to (default the last)", 0},
     {"model", OPTION_MODEL, "CONFIG.json", 0, "or a name (default qwen3-30b-a3b)", 0},
     {"load", OPTION_LOAD, "MS", 0, "a newcomer loads so long (default 0)", 0},
+    {"rest", OPTION_REST, "MS", 0, "work so long between strikes (default 200 to 500)", 0},
     {"graph", OPTION_GRAPH, NULL, 0, "replay each step as a CUDA graph", 0},
     {"leak-host-kib", OPTION_HOST, "N", 0, "resident memory may grow so (default 1024)", 0},
     {"leak-gpu-kib", OPTION_GPU, "N", 0, "GPU memory may grow so (default 2048)", 0},
+    {"leak-fds", OPTION_FDS, "N", 0, "descriptors may grow so (default 0)", 0},
     {"sockets", OPTION_SOCKETS, NULL, 0, "NCCL keeps to sockets of this machine", 0},
     {"device", OPTION_DEVICE, "D", 0, "all ranks on this GPU, and on sockets", 0},
     {"ngpus", 'g', "GPUS", 0, "one process each, 2 to 8 (default 2)", 0},
@@ -98,7 +103,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         request->victim_given = true;
         break;
     case OPTION_MODEL: request->model_name = arg; break;
-    case OPTION_LOAD: ok = sc_option_u64("--load", arg, 0, LOAD_MAX, &request->load_ms); break;
+    case OPTION_LOAD: ok = sc_option_u64("--load", arg, 0, MS_MAX, &request->load_ms); break;
+    case OPTION_REST: ok = sc_option_u64("--rest", arg, 1, MS_MAX, &request->rest_ms); break;
     case OPTION_GRAPH: request->graph = true; break;
     case OPTION_HOST:
         ok = sc_option_u64("--leak-host-kib", arg, 0, KIB_MAX, &request->leak_host_kib);
@@ -106,6 +112,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case OPTION_GPU:
         ok = sc_option_u64("--leak-gpu-kib", arg, 0, KIB_MAX, &request->leak_gpu_kib);
         break;
+    case OPTION_FDS: ok = sc_option_u64("--leak-fds", arg, 0, FDS_MAX, &request->leak_fds); break;
     case OPTION_SOCKETS: request->sockets = true; break;
     case OPTION_DEVICE:
         ok = sc_option_u64("--device", arg, 0, SC_BENCH_DEVICE_MAX, &request->device);
@@ -130,7 +137,9 @@ static const struct argp recover_argp = {
            "\vkill: a process is killed, and another started. stop: it is frozen, another started, "
            "the frozen one killed later. reset: its control link is shut down beneath the library. "
            "async: a data socket of its communicator is shut down beneath NCCL, which is kept to "
-           "sockets for that.",
+           "sockets for that.\n"
+           "A strike within 10 s of a recovery meets the backoff of new attempts, which is then "
+           "part of wait; --rest 10500 leaves it out.",
 };
 
 int sc_cli_bench_recover(int argc, char **argv) {

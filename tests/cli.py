@@ -155,6 +155,11 @@ MISTAKES = [
      ['--load 600001']),
     ('bench recover: load of nobody', ['bench', 'recover', '--how', 'reset', '--load', '100'],
      ['--load 100', 'reset']),
+    ('bench recover: rest of none', ['bench', 'recover', '--rest', '0'], ['--rest 0']),
+    ('bench recover: rest beyond ten minutes', ['bench', 'recover', '--rest', '600001'],
+     ['--rest 600001']),
+    ('bench recover: descriptors of words', ['bench', 'recover', '--leak-fds', 'few'],
+     ['--leak-fds few']),
     ('bench recover: one GPU', ['bench', 'recover', '-g', '1'], ['-g 1']),
     ('bench recover: missing model file', ['bench', 'recover', '--model', 'none.json'],
      ['none.json']),
@@ -185,9 +190,9 @@ HELP = [
              '--graph', '--key-file', '--final', '--help']),
     ('bench', ['--minbytes', '--maxbytes', '--stepfactor', '--iters', '--warmup_iters', '--rounds',
                '--device', '--ngpus', '--output_file', '--help']),
-    ('bench recover', ['--cycles', '--how', '--victim', '--model', '--load', '--graph',
-                       '--leak-host-kib', '--leak-gpu-kib', '--sockets', '--device', '--ngpus',
-                       '--output_file', '--help']),
+    ('bench recover', ['--cycles', '--how', '--victim', '--model', '--load', '--rest',
+                       '--graph', '--leak-host-kib', '--leak-gpu-kib', '--leak-fds', '--sockets',
+                       '--device', '--ngpus', '--output_file', '--help']),
 ]
 
 

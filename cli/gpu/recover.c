@@ -121,10 +121,15 @@ static void take_times(struct recover *r, struct sc_recover_cycle *cycle, uint64
     cycle->right = is_right(r, ready->code, ready->suspect);
 }
 
+static uint64_t rest_ns(struct recover *r) {
+    uint64_t given_ns = r->request->rest_ms * MS;
+    return given_ns != 0 ? given_ns : REST_MIN_NS + draw(r, REST_SPAN_NS);
+}
+
 // Rests, so that whatever a recovery left behind has gone, then counts.
 static bool rest_and_count(struct recover *r, struct sc_recover_cycle *cycle) {
     uint32_t survivor = r->result.survivor;
-    if (!sc_recover_world_rest(&r->world, REST_MIN_NS + draw(r, REST_SPAN_NS)) ||
+    if (!sc_recover_world_rest(&r->world, rest_ns(r)) ||
         !sc_recover_world_order(&r->world, survivor, SC_ORDER_COUNT) ||
         !sc_recover_world_await(&r->world, SC_SAID_COUNTED, 1u << survivor, COUNT_NS))
         return false;

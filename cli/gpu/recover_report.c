@@ -52,7 +52,7 @@ bool sc_recover_is_level(const struct sc_recover_result *result) {
     if (base == NULL)
         return true;
     const struct sc_recover_cycle *last = &result->cycles[result->done - 1];
-    return last->counts.descriptors <= base->counts.descriptors &&
+    return last->counts.descriptors <= base->counts.descriptors + result->request->leak_fds &&
            last->counts.threads <= base->counts.threads &&
            within(last->counts.resident_bytes, base->counts.resident_bytes,
                   result->request->leak_host_kib) &&
@@ -132,6 +132,9 @@ void sc_recover_tell(const struct sc_recover_result *result) {
            request->model.hidden_size * SC_BF16_BYTES);
     if (request->load_ms != 0)
         printf("a newcomer joins %" PRIu64 " ms after it has opened\n", request->load_ms);
+    if (request->rest_ms != 0)
+        printf("the ranks work %" PRIu64 " ms between a recovery and the next strike\n",
+               request->rest_ms);
     if (result->done > 0) {
         tell_times(result);
         tell_counts(result);
@@ -185,6 +188,7 @@ bool sc_recover_write(const struct sc_recover_result *result, bool well) {
               sc_report_u64(object, "bytes", request->model.hidden_size * SC_BF16_BYTES) &&
               cJSON_AddBoolToObject(object, "graph", request->graph) &&
               sc_report_u64(object, "load_ns", request->load_ms * 1000000) &&
+              sc_report_u64(object, "rest_ns", request->rest_ms * 1000000) &&
               cJSON_AddStringToObject(object, "gpu", result->opened.text) &&
               sc_report_u64(object, "cuda", result->opened.driver) &&
               sc_report_u64(object, "nccl", result->opened.nccl) &&
