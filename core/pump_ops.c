@@ -301,6 +301,14 @@ static bool is_mute(struct sc_pump *p, uint64_t number) {
             sc_pump_now(p) - p->mute_since_ns >= p->config.core.timing.op_ns);
 }
 
+// The op has left its stream.
+static void finish(struct sc_pump *p, uint64_t number, uint64_t *op) {
+    if (*op != 0)
+        (void)p->device->op_release(ctx(p), *op);
+    *op = 0;
+    feed_op(p, SC_EVENT_OP_DONE, number, SC_OK);
+}
+
 // Polls the oldest op of one stream; true when it left, and the next one may be looked at. A poll
 // that itself fails says nothing of where the op is: it is evidence, and the op stays.
 static bool poll_oldest(struct sc_pump *p, const struct sc_ledger_entry *entry) {
@@ -324,12 +332,33 @@ static bool poll_oldest(struct sc_pump *p, const struct sc_ledger_entry *entry) 
             feed_op(p, SC_EVENT_OP_STARTED, number, SC_OK);
         return false;
     }
-    (void)p->device->op_release(ctx(p), *op);
-    *op = 0;
     if (state == SC_OP_FAILED)
         feed_op(p, SC_EVENT_OP_FAILED, number, SC_DEVICE_ERROR);
-    feed_op(p, SC_EVENT_OP_DONE, number, SC_OK);
+    finish(p, number, op);
     return true;
+}
+
+static bool is_done(struct sc_pump *p, uint64_t number) {
+    enum sc_op_state state = SC_OP_ENQUEUED;
+    uint64_t op = *sc_pump_op_slot(p, number);
+    return op != 0 && number != p->open_replay && p->device->op_poll(ctx(p), op, &state) == SC_OK &&
+           state == SC_OP_DONE;
+}
+
+// A stream is done with its ops in their order. When the oldest is done the newest is asked next: often
+// all are, and a poll of each would take longer than whoever waits for them should.
+static void poll_stream(struct sc_pump *p, const struct sc_ledger *ledger,
+                        const struct sc_ledger_stream *s) {
+    bool asked = false;
+    while (s->oldest != 0 && poll_oldest(p, sc_ledger_at(ledger, s->oldest))) {
+        uint64_t newest = s->newest;
+        if (asked || s->oldest == 0 || s->oldest == newest)
+            continue;
+        asked = true;
+        if (is_done(p, newest))
+            while (s->oldest != 0 && s->oldest <= newest && s->oldest != p->open_replay)
+                finish(p, s->oldest, sc_pump_op_slot(p, s->oldest));
+    }
 }
 
 void sc_pump_poll(struct sc_pump *p) {
@@ -337,9 +366,7 @@ void sc_pump_poll(struct sc_pump *p) {
     if (sc_ledger_empty(ledger) || !sc_pump_is_watching(p))
         return;
     for (uint32_t i = 0; i < ledger->streams_used; i++)
-        while (ledger->streams[i].oldest != 0 &&
-               poll_oldest(p, sc_ledger_at(ledger, ledger->streams[i].oldest))) {
-        }
+        poll_stream(p, ledger, &ledger->streams[i]);
 }
 
 uint64_t sc_pump_stream_newest(const struct sc_pump *p, uint64_t stream) {

@@ -215,7 +215,7 @@ struct sc_device {
     sc_status (*op_begin)(void *ctx, uint64_t stream, uint64_t *op);
     // Marks its end. Legal once, and also after a verb in between failed.
     sc_status (*op_end)(void *ctx, uint64_t op);
-    // Never disturbs a capture on any thread.
+    // Never disturbs a capture on any thread. Done means that all before it on its stream are done.
     sc_status (*op_poll)(void *ctx, uint64_t op, enum sc_op_state *state);
     // Forgets the handle; what is enqueued stays enqueued. Legal in any state after op_end.
     sc_status (*op_release)(void *ctx, uint64_t op);

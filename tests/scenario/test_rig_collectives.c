@@ -128,6 +128,28 @@ static void empty_ops_are_agreed_upon_and_launch_nothing_c2(void **state) {
     rig_close(rig);
 }
 
+// A stream is done with its ops in order, so that one answer tells of all before.
+static void ops_that_are_all_done_are_not_asked_one_by_one(void **state) {
+    struct rig *rig = rig_start_world(2);
+    const uint64_t ops = 60;
+    struct rig_op last = {.epoch = 0};
+    (void)state;
+    for (uint32_t r = 0; r < 2; r++) {
+        uint64_t address = rig_alloc(rig, r, 4096);
+        for (uint64_t i = 0; i < ops; i++)
+            last = submit_at(rig, r, all_reduce_of(4096), address);
+        assert_int_equal(last.status, SC_OK);
+    }
+    sc_sim_pause(rig->ranks[1].process); // its GPU goes on
+    rig_run(rig, 10 * MS);
+    sc_sim_resume(rig->ranks[1].process);
+    uint64_t before = rig_calls(rig, 1, SC_VERB_op_poll);
+    rig_until(rig, SECOND, rig_is_done(rig, 1, &last));
+    assert_int_equal(rig_view(rig, 1).completed, ops);
+    assert_int_equal(rig_calls(rig, 1, SC_VERB_op_poll) - before, 2);
+    rig_close(rig);
+}
+
 // ---- what is refused ----
 
 static void capacity_passes_whole_c4(void **state) {
@@ -333,6 +355,7 @@ int main(void) {
                                   rig_teardown),
         cmocka_unit_test_teardown(an_empty_op_never_pairs_with_a_full_one_c2, rig_teardown),
         cmocka_unit_test_teardown(empty_ops_are_agreed_upon_and_launch_nothing_c2, rig_teardown),
+        cmocka_unit_test_teardown(ops_that_are_all_done_are_not_asked_one_by_one, rig_teardown),
         cmocka_unit_test_teardown(different_kinds_are_a_mismatch_c3, rig_teardown),
         cmocka_unit_test_teardown(different_roots_are_a_mismatch_c3, rig_teardown),
         cmocka_unit_test_teardown(capacity_passes_whole_c4, rig_teardown),
