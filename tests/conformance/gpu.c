@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
-// Finds the driver's calls, in the version that cuda.h means.
+// Finds the driver's calls, in the version that cuda.h means, in the library that spark_comm takes.
 #include "tests/conformance/gpu.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #define NAME2(name) #name
 #define NAME(name) NAME2(name) // as cuda.h versions it: cuMemAlloc_v2
@@ -16,7 +17,8 @@ static bool find(void *library, const char *name, void *slot) {
 }
 
 bool conf_gpu_load(struct conf_gpu_calls *calls) {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    const char *chosen = getenv("SPARK_COMM_CUDA_LIBRARY");
+    void *library = dlopen(chosen != NULL ? chosen : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return false;
 #define FIND(name)                                                                                 \
