@@ -57,6 +57,7 @@ static bool rest_keeps(struct bench *b, enum conf_context context, uint16_t *one
     KEEPS(b, sc_health(c, &health));
     KEEPS(b, sc_event_fd(c, &fd));
     KEEPS(b, sc_join(c));
+    DO(conf_meet(b)); // the mark of every rank is of this epoch
     KEEPS(b, sc_reconnect(c, b->epoch, 1));
     DO(conf_renew(b));
     TRUE(b, b->w->context_is(b, context));
