@@ -215,6 +215,20 @@ static sc_status measure_all(struct lanes *l) {
     return status == SC_OK ? measure_registered(l, 0, end) : status;
 }
 
+// Those who poll read it meanwhile.
+static void tell(const struct lanes *l) {
+    struct sc_cuda_comm *m = l->m;
+    uint64_t from, to;
+    sc_cuda_lane_choice(&l->numbers.times, l->sizes, &from, &to);
+    pthread_mutex_lock(&m->lock);
+    m->pair_from_bytes = from;
+    m->pair_to_bytes = to;
+    m->registers = l->numbers.registered * SC_CUDA_LANE_NOISE < l->numbers.plain;
+    pthread_mutex_unlock(&m->lock);
+    atomic_store(&chosen_from, from);
+    atomic_store(&chosen_to, to);
+}
+
 sc_status sc_cuda_lanes_choose(struct sc_cuda_comm *m, CUstream stream) {
     struct lanes l = {
         .m = m, .stream = stream, .send = m->device->scratch, .sizes = m->device->lane_sizes};
@@ -224,12 +238,8 @@ sc_status sc_cuda_lanes_choose(struct sc_cuda_comm *m, CUstream stream) {
     prefer(&l.numbers.times);
     if (status == SC_OK)
         status = take_larger(&l, (float *)&l.numbers, sizeof l.numbers / sizeof(float));
-    if (status == SC_OK) {
-        sc_cuda_lane_choice(&l.numbers.times, l.sizes, &m->pair_from_bytes, &m->pair_to_bytes);
-        m->registers = l.numbers.registered * SC_CUDA_LANE_NOISE < l.numbers.plain;
-        atomic_store(&chosen_from, m->pair_from_bytes);
-        atomic_store(&chosen_to, m->pair_to_bytes);
-    }
+    if (status == SC_OK)
+        tell(&l);
     for (uint32_t i = 0; i <= LANES; i++)
         if (l.marks[i] != NULL)
             (void)m->cu->cuEventDestroy_(l.marks[i]);
