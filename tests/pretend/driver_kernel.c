@@ -62,10 +62,11 @@ static void nothing(void *arguments) {
 
 static void compute(void *arguments) {
     const uint64_t *words = arguments;
-    uint16_t *word = (uint16_t *)(uintptr_t)words[1];
+    uint16_t *word = (uint16_t *)(uintptr_t)words[1], value;
+    memcpy(&value, &words[2], sizeof value);
     rest(words[0]);
     if (word != NULL)
-        memcpy(word, &words[2], sizeof *word);
+        __atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
 static const struct CUfunc_st kernels[] = {

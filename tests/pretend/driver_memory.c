@@ -151,19 +151,26 @@ struct copy {
     unsigned char value;
 };
 
-// A word arrives whole: kernels that run beside the copy, and the host, may read it.
+// Words arrive whole: kernels that run beside the copy, and the host, may read or write them.
+#define COPY_WORD(type, c)                                                                         \
+    __atomic_store_n((type *)(void *)(c)->to,                                                      \
+                     __atomic_load_n((const type *)(const void *)(c)->from, __ATOMIC_RELAXED),     \
+                     __ATOMIC_RELAXED)
+
+static bool is_word(const struct copy *c, size_t bytes) {
+    return c->count == bytes && (uintptr_t)c->to % bytes == 0 && (uintptr_t)c->from % bytes == 0;
+}
+
 static void run_copy(void *arg) {
     const struct copy *c = arg;
-    bool word = c->count == sizeof(uint64_t) && (uintptr_t)c->to % sizeof(uint64_t) == 0;
-    uint64_t whole;
-    if (c->from == NULL) {
+    if (c->from == NULL)
         memset(c->to, c->value, c->count);
-    } else if (word) {
-        memcpy(&whole, c->from, sizeof whole);
-        __atomic_store_n((uint64_t *)(void *)c->to, whole, __ATOMIC_RELAXED);
-    } else {
+    else if (is_word(c, sizeof(uint16_t)))
+        COPY_WORD(uint16_t, c);
+    else if (is_word(c, sizeof(uint64_t)))
+        COPY_WORD(uint64_t, c);
+    else
         memcpy(c->to, c->from, c->count);
-    }
 }
 
 static CUresult put_copy(CUstream stream, struct copy copy) {
