@@ -18,7 +18,7 @@
 #define ABORT_MS 50
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct ncclComm *comms; // also those that are kept until the process ends
+static struct ncclComm *comms; // in the lock; also those that are kept until the process ends
 
 // ---- peers that end ----------------------------------------------------------------------------
 
@@ -27,17 +27,20 @@ static bool is_asked_for(const char *variable) {
     return value != NULL && strcmp(value, "1") == 0;
 }
 
-static void watch(struct ncclComm *comm) {
-    for (uint32_t r = 0; r < PRETEND_RANKS_MAX; r++)
-        comm->watched[r] = -1;
+static ncclResult_t watch(struct ncclComm *comm) {
     if (!is_asked_for("PRETEND_NCCL_ASYNC"))
-        return;
+        return ncclSuccess;
     for (uint32_t r = 0; r < comm->world; r++) {
         int32_t pid = atomic_load(&comm->area->pids[r]);
         comm->watched[r] = (int)syscall(SYS_pidfd_open, pid, 0);
-        if (comm->watched[r] < 0 && errno == ESRCH)
-            atomic_store(&comm->lost, true);
+        if (comm->watched[r] >= 0)
+            continue;
+        if (errno != ESRCH)
+            return pretend_fail(ncclSystemError, "pidfd_open of process %d, rank %u: %s", pid, r,
+                                strerror(errno));
+        atomic_store(&comm->lost, true);
     }
+    return ncclSuccess;
 }
 
 static void look_at_peers(struct ncclComm *comm) {
@@ -76,27 +79,37 @@ static void destroy(struct ncclComm *comm) {
     free(comm);
 }
 
-static struct ncclComm *make(uint32_t rank, uint32_t world) {
+static struct ncclComm *make(struct pretend_area *area, uint32_t rank, uint32_t world) {
     struct ncclComm *comm = calloc(1, sizeof *comm);
     unsigned char *scratch = malloc(world * PRETEND_PIECE_BYTES);
     if (comm == NULL || scratch == NULL) {
         free(comm);
         free(scratch);
+        pretend_area_leave(area);
         return NULL;
     }
     comm->rank = rank;
     comm->world = world;
+    comm->area = area;
     comm->scratch = scratch;
+    for (uint32_t r = 0; r < PRETEND_RANKS_MAX; r++)
+        comm->watched[r] = -1;
     pthread_mutex_init(&comm->lock, NULL);
     pthread_cond_init(&comm->change, NULL);
-    return comm;
-}
-
-static void publish(struct ncclComm *comm) {
     pthread_mutex_lock(&lock);
     comm->next = comms;
     comms = comm;
     pthread_mutex_unlock(&lock);
+    return comm;
+}
+
+// The real one puts back the device that was current and not the context, and to a thread without one
+// that is GPU 0: such a thread has its primary context from then on.
+void pretend_context_disturb(void) {
+    CUcontext current = NULL;
+    if (cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == NULL &&
+        cuDevicePrimaryCtxRetain(&current, 0) == CUDA_SUCCESS)
+        (void)cuCtxSetCurrent(current);
 }
 
 static ncclResult_t check(ncclComm_t *comm, int nranks, int rank, const ncclConfig_t *config) {
@@ -121,20 +134,20 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId c
                                     ncclConfig_t *config) {
     struct pretend_area *area = NULL;
     ncclResult_t result = check(comm, nranks, rank, config);
+    pretend_context_disturb();
     if (result == ncclSuccess)
         result = pretend_area_join(&commId, (uint32_t)rank, (uint32_t)nranks, &area);
     if (result != ncclSuccess)
         return pretend_group_spoil(result);
-    struct ncclComm *made = make((uint32_t)rank, (uint32_t)nranks);
-    if (made == NULL) {
-        pretend_area_leave(area);
+    struct ncclComm *made = make(area, (uint32_t)rank, (uint32_t)nranks);
+    if (made == NULL)
         return pretend_fail(ncclSystemError, "ncclCommInitRankConfig: no memory");
-    }
-    made->area = area;
-    watch(made);
-    publish(made);
-    *comm = made;
-    return ncclSuccess;
+    result = watch(made);
+    if (result == ncclSuccess)
+        *comm = made;
+    else
+        destroy(made);
+    return result;
 }
 
 // ---- their ends --------------------------------------------------------------------------------

@@ -20,10 +20,7 @@
 
 #include "tests/pretend/pretend.h"
 
-// What it declares is what this library exports.
-#pragma GCC visibility push(default)
 #include <nccl.h>
-#pragma GCC visibility pop
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -86,6 +83,7 @@ struct ncclComm {
     struct pretend_registration *registrations;
 };
 
+void pretend_context_disturb(void);
 void pretend_comm_hold(struct ncclComm *comm);
 void pretend_comm_let_go(struct ncclComm *comm);
 // Ends its kernels, waits for what holds it, and frees it.

@@ -72,6 +72,7 @@ ncclResult_t pretend_launch(struct ncclComm *comm, const struct pretend_call *ca
                             uint32_t count) {
     struct launch *l = make(comm, count);
     CUstream stream = NULL;
+    pretend_context_disturb();
     if (l == NULL)
         return pretend_fail(ncclSystemError, "no memory for a launch of %u calls", count);
     for (uint32_t i = 0; i < count; i++) {
