@@ -56,9 +56,9 @@ static void is_over(const struct id *id) {
     pthread_mutex_unlock(&lock);
 }
 
-ncclResult_t ncclGetUniqueId(ncclUniqueId *out) {
+ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId) {
     struct id id = {.pid = (int32_t)getpid()};
-    if (out == NULL)
+    if (uniqueId == NULL)
         return pretend_fail(ncclInvalidArgument, "ncclGetUniqueId: uniqueId is NULL");
     if (getrandom(id.nonce, sizeof id.nonce, 0) != (ssize_t)sizeof id.nonce)
         return pretend_fail(ncclSystemError, "ncclGetUniqueId: getrandom: %s", strerror(errno));
@@ -73,8 +73,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *out) {
         return pretend_fail(ncclSystemError, "ncclGetUniqueId: shared memory: %s", strerror(error));
     }
     remember(&id);
-    memset(out, 0, sizeof *out);
-    memcpy(out, &id, sizeof id);
+    memset(uniqueId, 0, sizeof *uniqueId);
+    memcpy(uniqueId, &id, sizeof id);
     return ncclSuccess;
 }
 
@@ -124,12 +124,12 @@ static ncclResult_t take_seat(struct pretend_area *area, uint32_t rank, uint32_t
     return ncclSuccess;
 }
 
-ncclResult_t pretend_area_join(const ncclUniqueId *unique, uint32_t rank, uint32_t world,
+ncclResult_t pretend_area_join(const ncclUniqueId *of, uint32_t rank, uint32_t world,
                                struct pretend_area **out) {
     const struct timespec pause = {.tv_nsec = 200000};
     struct pretend_area *area = NULL;
     struct id id;
-    memcpy(&id, unique, sizeof id);
+    memcpy(&id, of, sizeof id);
     ncclResult_t result = map(&id, world, &area);
     if (result != ncclSuccess)
         return result;

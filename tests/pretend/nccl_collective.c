@@ -11,13 +11,10 @@ struct exchange {
     uint32_t count;
 };
 
-static void add_send(struct exchange *x, uint32_t peer, const unsigned char *from, uint64_t bytes) {
-    x->transfers[x->count++] =
-        (struct pretend_transfer){.from = from, .bytes = bytes, .peer = peer};
-}
-
-static void add_recv(struct exchange *x, uint32_t peer, unsigned char *to, uint64_t bytes) {
-    x->transfers[x->count++] = (struct pretend_transfer){.to = to, .bytes = bytes, .peer = peer};
+static struct pretend_transfer *add(struct exchange *x, uint32_t peer, uint64_t bytes) {
+    struct pretend_transfer *t = &x->transfers[x->count++];
+    *t = (struct pretend_transfer){.peer = peer, .bytes = bytes};
+    return t;
 }
 
 // The rank's own share of what stands at `from`, where each rank's begins `stride` behind the one
@@ -36,8 +33,8 @@ static bool reduce(struct ncclComm *comm, const struct pretend_call *call, uint6
             inputs[r] = r == comm->rank ? from + r * stride + at : piece;
             if (r == comm->rank)
                 continue;
-            add_send(&x, r, from + r * stride + at, bytes);
-            add_recv(&x, r, piece, bytes);
+            add(&x, r, bytes)->from = from + r * stride + at;
+            add(&x, r, bytes)->to = piece;
         }
         if (!pretend_exchange(comm, x.transfers, x.count))
             return false;
@@ -53,8 +50,8 @@ static bool all_gather(struct ncclComm *comm, const struct pretend_call *call) {
     for (uint32_t r = 0; r < comm->world; r++) {
         if (r == comm->rank)
             continue;
-        add_send(&x, r, to + comm->rank * call->bytes, call->bytes);
-        add_recv(&x, r, to + r * call->bytes, call->bytes);
+        add(&x, r, call->bytes)->from = to + comm->rank * call->bytes;
+        add(&x, r, call->bytes)->to = to + r * call->bytes;
     }
     return pretend_exchange(comm, x.transfers, x.count);
 }
@@ -65,9 +62,9 @@ static bool broadcast(struct ncclComm *comm, const struct pretend_call *call) {
         memmove(call->to, call->from, call->bytes);
         for (uint32_t r = 0; r < comm->world; r++)
             if (r != comm->rank)
-                add_send(&x, r, call->to, call->bytes);
+                add(&x, r, call->bytes)->from = call->to;
     } else {
-        add_recv(&x, call->peer, call->to, call->bytes);
+        add(&x, call->peer, call->bytes)->to = call->to;
     }
     return pretend_exchange(comm, x.transfers, x.count);
 }

@@ -55,7 +55,7 @@ struct pretend_area {
 };
 
 // Returns when all ranks have come: for ever, if one does not.
-ncclResult_t pretend_area_join(const ncclUniqueId *id, uint32_t rank, uint32_t world,
+ncclResult_t pretend_area_join(const ncclUniqueId *of, uint32_t rank, uint32_t world,
                                struct pretend_area **out);
 void pretend_area_leave(struct pretend_area *area);
 

@@ -32,9 +32,10 @@ void pretend_reduce(ncclDataType_t type, void *to, const void *const *inputs, ui
                     uint32_t world, uint64_t bytes) {
     if (type == ncclFloat32) {
         take_largest(to, inputs, world, bytes / sizeof(float));
-    } else if (world == 2) {
+    } else if (world <= 2) {
         memmove(to, inputs[rank], bytes);
-        sc_bf16_add_array(to, inputs[1 - rank], bytes / sizeof(uint16_t));
+        if (world == 2)
+            sc_bf16_add_array(to, inputs[1 - rank], bytes / sizeof(uint16_t));
     } else {
         sum_many(to, inputs, world, bytes / sizeof(uint16_t));
     }
