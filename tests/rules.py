@@ -37,6 +37,8 @@ WORLDS = {'hal_sim': 'hal_sim/sc_sim.h', 'hal_cuda': 'hal_cuda/sc_cuda.h'}
 # The examples are what an engine's author would write: the public headers, and files beside them.
 EXAMPLE_SIM = re.compile(r'examples/[^/]*_sim\.[ch]$')  # these alone know the test double
 RAW = 'hal_cuda/bench/sc_raw.h'  # what the command measures the library against
+PRETEND = 'tests/pretend/'  # CUDA and NCCL as programs know them: by their names, from a library
+PRETEND_KNOWS = (PRETEND, 'kernels/bf16.h')
 INSIDERS = ('tests/', 'cli/', 'fuzz/')  # these may open the simulator and its lab
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -99,6 +101,14 @@ def example_objection(root, name, system, header):
     return None
 
 
+def pretend_objection(root, name, system, header):
+    if not name.startswith(PRETEND):
+        return 'what is pretended is nobody\'s to include' if header.startswith(PRETEND) else None
+    if header.startswith(PRETEND_KNOWS) or system and not (root / 'core' / header).exists():
+        return None
+    return 'what is pretended knows CUDA, NCCL and kernels/bf16.h alone'
+
+
 def include_violations(root, name, lines):
     for number, line in enumerate(lines, 1):
         found = INCLUDE.match(line)
@@ -113,6 +123,7 @@ def include_violations(root, name, lines):
         if name.startswith('examples/'):
             objection = example_objection(root, name, system, header)
         objection = objection or (None if system else world_objection(name, header))
+        objection = objection or pretend_objection(root, name, system, header)
         if header.startswith('sodium') and (name, header) != SEALER:
             objection = 'only %s may include libsodium, as %s' % SEALER
         if objection:
@@ -181,6 +192,11 @@ PLANTED = [
     ('cli/planted.c', '#include "hal_cuda/bench/sc_raw.h"', 2, None),
     ('cli/planted.c', '#include "hal_cuda/inside.h"', 2, 'others see only hal_cuda/sc_cuda.h'),
     ('hal/planted.c', '#include "hal_cuda/bench/sc_raw.h"', 2, 'others see only'),
+    ('tests/pretend/planted.c', '#include <cuda.h>', 2, None),
+    ('tests/pretend/planted.c', '#include "tests/pretend/pretend.h"', 2, None),
+    ('tests/pretend/planted.c', '#include "hal/posix.h"', 2, 'what is pretended knows'),
+    ('tests/pretend/planted.c', '#include <spark_comm.h>', 2, 'what is pretended knows'),
+    ('tests/unit/planted.c', '#include "tests/pretend/pretend.h"', 2, 'nobody\'s to include'),
     ('hal/planted.c', '\n' * FILE_LINES_MAX, FILE_LINES_MAX + 2, 'file has more than'),
     ('hal/planted.c', 'int f(void) {' + '\n' * FUNCTION_LINES_MAX + '}', 2, 'function has more'),
     ('hal/planted.c', 'int f(void) {' + '\n' * (FUNCTION_LINES_MAX - 1) + '}', 2, None),

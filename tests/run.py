@@ -57,10 +57,35 @@ def conformance(variant):
     return [[program] + options.split() for options in runs]
 
 
+def pretending(variant, command):
+    """The command with CUDA and NCCL pretended on the CPU; skipped where no GPU world is built."""
+    library = ROOT / ('build/%s/tests/pretend/libpretend_gpu.so' % variant)
+    if not library.exists():
+        return ['sh', '-c', 'echo "skipped: this build has no GPU world"; exit %d' % SKIPPED] + command
+    return ['env', 'SPARK_COMM_CUDA_LIBRARY=%s' % library,
+            'SPARK_COMM_NCCL_LIBRARY=%s' % library] + command
+
+
+def pretended_world(variant):
+    """The code of the GPU world. What the sanitizers slow down may take longer."""
+    program = ['build/%s/tests/conformance/conformance' % variant, '--world', 'cuda']
+    sanitized = variant.startswith(('asan', 'tsan'))
+    return [pretending(variant, program + (['--scale', '2'] if sanitized else []))]
+
+
+def pretended_commands():
+    """What measures GPUs: here, whether it works at all. An async loss takes real sockets."""
+    commands = ['bench recover --cycles 2 --how ' + how for how in ('kill', 'stop', 'reset')]
+    commands += ['bench recover --cycles 2 --graph', 'bench -b 4K -e 64K -N 3']
+    return [pretending('release', ['build/release/spark-comm'] + command.split())
+            for command in commands]
+
+
 def program_checks(variant):
     prefix = fixed_addresses() if variant.startswith('tsan') else []
     return [prefix + command
-            for command in [[program] for program in test_programs(variant)] + conformance(variant)]
+            for command in ([[program] for program in test_programs(variant)]
+                            + conformance(variant) + pretended_world(variant))]
 
 
 def all_checks():
@@ -70,6 +95,7 @@ def all_checks():
     checks += [['python3', 'tests/cli.py', 'build/%s/spark-comm' % variant]
                for variant in ('release', 'asan')]
     checks += [['python3', 'tests/%s.py' % name] for name in ('abi', 'install', 'reference')]
+    checks += pretended_world('release') + pretended_commands()
     checks += [['python3', 'tests/engine.py'],
                ['python3', 'tests/engine.py', 'build/asan/examples/engine', '--few']]
     checks += [['python3', 'tests/determinism.py'], ['python3', 'tests/instructions.py']]
