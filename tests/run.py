@@ -69,8 +69,10 @@ def pretending(variant, command):
 def pretended_world(variant):
     """The code of the GPU world. What the sanitizers slow down may take longer."""
     program = ['build/%s/tests/conformance/conformance' % variant, '--world', 'cuda']
-    sanitized = variant.startswith(('asan', 'tsan'))
-    return [pretending(variant, program + (['--scale', '2'] if sanitized else []))]
+    if variant.startswith(('asan', 'tsan')):
+        return [pretending(variant, program + ['--scale', '2'])]
+    return [pretending(variant, program + options.split())
+            for options in ('', '--ranks 3', '--long --only captures_on_another_thread')]
 
 
 def pretended_commands():
