@@ -34,6 +34,9 @@ void sc_posix_destroy(struct sc_posix *posix);
 // link end. Inside the monitor.
 void sc_posix_hang_up(struct sc_posix *posix);
 
+// Whether the calling thread is this host's PROGRESS thread, for which nobody may wait.
+bool sc_posix_in_progress(const struct sc_posix *posix);
+
 // Clock: CLOCK_MONOTONIC. Entropy: the kernel's, never short; SC_DEVICE_ERROR when there is none.
 // wait: never SC_TIMEOUT before the deadline; SC_NO_MEMORY when the kernel cannot watch the sockets.
 // thread_start: also SC_STATE, when that thread is started already. event_fd: an eventfd.

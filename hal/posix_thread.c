@@ -48,6 +48,13 @@ static void host_notify(void *ctx) {
 
 // ---- the threads ----
 
+// Whose PROGRESS thread this is.
+static _Thread_local const struct sc_posix *progress_of;
+
+bool sc_posix_in_progress(const struct sc_posix *posix) {
+    return progress_of == posix;
+}
+
 static bool is_to_stop(struct sc_posix_thread *thread) {
     pthread_mutex_lock(&thread->posix->lock);
     bool stop = thread->told_to_stop;
@@ -58,6 +65,7 @@ static bool is_to_stop(struct sc_posix_thread *thread) {
 static void progress(struct sc_posix_thread *thread) {
     const struct sc_host *host = &thread->posix->host;
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS); // later without, not wrong
+    progress_of = thread->posix;
     while (!is_to_stop(thread)) {
         sc_status status = host->wait(host->ctx, thread->step(thread->arg));
         // Where the kernel cannot wait the steps go on, without spinning.

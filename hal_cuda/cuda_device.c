@@ -152,6 +152,8 @@ void sc_cuda_device_let_go(struct sc_cuda_device *d) {
         if (before != d->context || context_lives(d))
             (void)d->cu->cuCtxSetCurrent_(before);
     }
+    pthread_cond_destroy(&d->change);
+    pthread_mutex_destroy(&d->lock);
     free(d);
 }
 
@@ -165,6 +167,8 @@ sc_status sc_cuda_device_open(const struct sc_cuda_driver *cu, int32_t index,
         return SC_NO_MEMORY;
     d->cu = cu;
     d->lane_sizes = sc_cuda_lane_sizes(capacity_bytes);
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->change, NULL);
     atomic_store(&d->holders, 1);
     sc_status status = find(d, index, why, why_bytes);
     if (status == SC_OK) {

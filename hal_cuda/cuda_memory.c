@@ -78,20 +78,8 @@ sc_status sc_cuda_buf_deregister(void *ctx, uint64_t handle, uint64_t registrati
     return status;
 }
 
-// By a copy engine, on a stream of its own: kernels that spin hold neither up. It is there when this
-// returns, which takes one small copy.
-sc_status sc_cuda_fence_set(void *ctx, uint64_t epoch) {
-    struct sc_cuda *c = ctx;
-    struct sc_cuda_guard guard;
-    if (c->context_lost)
-        return SC_CONTEXT_LOST;
-    sc_cuda_enter(c, &guard);
-    struct sc_cuda_device *d = c->device;
+CUresult sc_cuda_fence_write(struct sc_cuda_device *d, uint64_t epoch) {
     *d->fence_source = epoch;
-    sc_status status = sc_cuda_status(
-        c, c->cu->cuMemcpyHtoDAsync_(d->fence, d->fence_source, sizeof epoch, d->side));
-    if (status == SC_OK)
-        status = sc_cuda_status(c, c->cu->cuStreamSynchronize_(d->side));
-    sc_cuda_leave(c, &guard);
-    return status;
+    CUresult result = d->cu->cuMemcpyHtoDAsync_(d->fence, d->fence_source, sizeof epoch, d->side);
+    return result == CUDA_SUCCESS ? d->cu->cuStreamSynchronize_(d->side) : result;
 }

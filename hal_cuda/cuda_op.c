@@ -24,10 +24,12 @@ static uint64_t handle_of(const struct sc_cuda *c, const struct sc_cuda_op *op) 
 static sc_status grow(struct sc_cuda *c) {
     if (c->ops_capacity + POOL_STEP > 1u << INDEX_BITS)
         return SC_NO_MEMORY;
+    pthread_mutex_lock(&c->device->lock);
     struct sc_cuda_op *ops = realloc(c->ops, (c->ops_capacity + POOL_STEP) * sizeof *ops);
+    c->ops = ops != NULL ? ops : c->ops;
+    pthread_mutex_unlock(&c->device->lock);
     if (ops == NULL)
         return SC_NO_MEMORY;
-    c->ops = ops;
     for (uint32_t i = 0; i < POOL_STEP; i++) {
         struct sc_cuda_op *op = &ops[c->ops_capacity];
         *op = (struct sc_cuda_op){.generation = 1};
@@ -68,13 +70,15 @@ static sc_status take(struct sc_cuda *c, struct sc_cuda_op **out) {
     c->ops_free = op->next_free;
     op->in_use = true;
     op->ended = op->failed = op->started = false;
+    op->answer = SC_OK;
+    op->line = NULL;
     *out = op;
     return SC_OK;
 }
 
 static void put(struct sc_cuda *c, struct sc_cuda_op *op) {
+    sc_cuda_watch_forget(c, op);
     op->in_use = false;
-    op->generation = op->generation == UINT32_MAX ? 1 : op->generation + 1;
     op->next_free = c->ops_free;
     c->ops_free = (uint32_t)(op - c->ops) + 1;
 }
@@ -146,21 +150,13 @@ sc_status sc_cuda_op_end(void *ctx, uint64_t handle) {
     sc_cuda_leave(c, &guard);
     if (c->in_op)
         leave_op(c);
-    op->failed = status != SC_OK;
+    op->failed = status != SC_OK || !sc_cuda_watch_add(c, op);
     return status;
-}
-
-static sc_status query(struct sc_cuda *c, CUevent event, bool *passed) {
-    CUresult result = c->cu->cuEventQuery_(event);
-    *passed = result == CUDA_SUCCESS;
-    return result == CUDA_ERROR_NOT_READY ? SC_OK : sc_cuda_status(c, result);
 }
 
 sc_status sc_cuda_op_poll(void *ctx, uint64_t handle, enum sc_op_state *state) {
     struct sc_cuda *c = ctx;
-    struct sc_cuda_op *op = op_of(c, handle);
-    struct sc_cuda_guard guard;
-    bool passed = false;
+    const struct sc_cuda_op *op = op_of(c, handle);
     if (op == NULL || !op->ended)
         return SC_INVALID;
     if (c->context_lost)
@@ -169,13 +165,14 @@ sc_status sc_cuda_op_poll(void *ctx, uint64_t handle, enum sc_op_state *state) {
         *state = SC_OP_FAILED;
         return SC_OK;
     }
+    enum sc_op_state known;
+    struct sc_cuda_guard guard;
     sc_cuda_enter(c, &guard);
-    sc_status status = query(c, op->end, &passed);
-    if (status == SC_OK && !passed && !op->started)
-        status = query(c, op->start, &op->started);
+    sc_status status = sc_cuda_watch_ask(c, op, &known);
     sc_cuda_leave(c, &guard);
+    c->context_lost |= status == SC_CONTEXT_LOST;
     if (status == SC_OK)
-        *state = passed ? SC_OP_DONE : op->started ? SC_OP_STARTED : SC_OP_ENQUEUED;
+        *state = known;
     return status;
 }
 

@@ -80,6 +80,8 @@ static void release(void *owner) {
     if (c->device != NULL) {
         sc_cuda_preload_await(c->device);
         sc_cuda_comms_close(c);
+        if (!sc_cuda_watch_close(c))
+            return; // kept with all that it may touch
         sc_cuda_enter(c, &guard);
         sc_cuda_captures_close(c);
         sc_cuda_ops_close(c);
@@ -103,11 +105,13 @@ static sc_status open_world(struct sc_cuda *c, const struct sc_config *config, c
         return status;
     sc_cuda_enter(c, &guard);
     status = sc_cuda_ops_open(c, config->ledger_ops);
+    if (status == SC_OK)
+        status = sc_cuda_status(c, sc_cuda_fence_write(c->device, 0));
     sc_cuda_leave(c, &guard);
     if (status == SC_OK)
-        status = sc_cuda_fence_set(c, 0);
-    if (status == SC_OK)
         status = sc_posix_create(&c->posix);
+    if (status == SC_OK && !sc_cuda_watch_open(c))
+        status = SC_NO_MEMORY;
     if (status == SC_OK)
         sc_cuda_preload(c->device, c->nccl);
     return status;

@@ -11,6 +11,7 @@
 //   cuda_lanes.c       how fast the two ways of summing are
 //   cuda_lane_choice.c which one is taken for which payloads
 //   cuda_op.c          events around ops; streams
+//   cuda_watch.c       the thread that looks at them, and lowers the fence
 //   cuda_collective.c  groups and collectives
 //   cuda_memory.c      memory, registrations, the fence
 //   cuda_capture.c     captured graphs and their replays
@@ -124,6 +125,9 @@ struct sc_cuda_device {
     CUdeviceptr fence;
     uint64_t *fence_source; // page-locked
     CUstream side;          // of our own writes, which must pass whatever else is enqueued
+    pthread_mutex_t lock;   // cuda_watch.c
+    pthread_cond_t change;
+    bool lower; // the fence is to be 0, and may not be yet
     // Of warm-ups. Scratch holds two payloads of the largest size that lanes are measured at, and
     // SC_CUDA_WARM_BYTES a rank and once more. Numbers are page-locked, SC_CUDA_NUMBERS_BYTES:
     // copies to and from them make nobody wait.
@@ -134,12 +138,24 @@ struct sc_cuda_device {
 };
 
 struct sc_cuda_op {
-    uint32_t generation;
-    uint32_t next_free; // 1 + index
-    bool in_use, ended, failed, started;
+    uint32_t generation; // changes inside the device's lock only
+    uint32_t next_free;  // 1 + index
+    bool in_use, ended, failed;
     CUevent start, end; // made once, used again and again
     CUstream stream;
+    // Of the watch: inside the device's lock.
+    struct sc_cuda_line *line; // in which it waits to be done; NULL: it is, or has not ended
+    uint32_t next, previous;   // in there; 1 + index
+    bool started;
+    sc_status answer; // of the last look
 };
+
+// The ops of one stream that are not known to be done, in their order; 1 + index, 0: none.
+struct sc_cuda_line {
+    CUstream stream;
+    uint32_t first, last;
+};
+#define SC_CUDA_LINES_MAX 32u // streams with ops in flight
 
 struct sc_cuda_capture {
     uint64_t handle; // 0: none, or released while the graph still lives
@@ -177,7 +193,12 @@ struct sc_cuda {
     bool in_op;
     struct sc_cuda_guard op_guard; // while in_op
 
-    struct sc_cuda_op *ops;
+    pthread_t watch;
+    bool watched;     // the thread is there
+    bool asked, over; // what it is to do; inside the device's lock
+    struct sc_cuda_line lines[SC_CUDA_LINES_MAX];
+
+    struct sc_cuda_op *ops;          // moves inside the device's lock only
     uint32_t ops_capacity, ops_free; // free: 1 + index
     struct sc_cuda_comm *comms[SC_CUDA_COMMS_MAX];
     struct sc_cuda_capture captures[SC_CUDA_CAPTURES_MAX];
@@ -214,6 +235,22 @@ CUresult sc_cuda_launch_add(const struct sc_cuda_device *device, uint64_t dst, u
 
 // cuda_comm.c. A thread of our own, which no signal reaches.
 bool sc_cuda_thread_start(pthread_t *thread, void *(*work)(void *), void *arg);
+
+// cuda_watch.c. An op that has ended is watched until it is done or forgotten; false: its stream is one
+// too many.
+bool sc_cuda_watch_add(struct sc_cuda *c, struct sc_cuda_op *op);
+// Its handle is good for nothing from now on.
+void sc_cuda_watch_forget(struct sc_cuda *c, struct sc_cuda_op *op);
+// What is known of it, and what the last look at it answered. A thread of the application's looks now;
+// for the PROGRESS thread a look follows, if it is not done, and wakes it where there are news.
+sc_status sc_cuda_watch_ask(struct sc_cuda *c, const struct sc_cuda_op *op,
+                            enum sc_op_state *state);
+bool sc_cuda_watch_open(struct sc_cuda *c);
+// False: the driver does not let it go. Nothing of `c` may be freed then.
+bool sc_cuda_watch_close(struct sc_cuda *c);
+// By a copy engine, on a stream of its own: kernels that spin hold neither up. It is there when this
+// returns, which takes one small copy. Inside the context.
+CUresult sc_cuda_fence_write(struct sc_cuda_device *device, uint64_t epoch);
 
 // cuda_preload.c. In the background, once for a GPU in this process.
 void sc_cuda_preload(struct sc_cuda_device *device, const struct sc_cuda_nccl *nccl);

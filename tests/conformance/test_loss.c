@@ -149,10 +149,41 @@ static bool gone_for_good(struct bench *b) {
     return conf_close(b, SC_CLOSE_FINAL);
 }
 
+// An application may free memory at any time, and the driver then waits for all that runs: a kernel that
+// spins for a lost peer too, until it is aborted.
+static bool frees_beside_it(struct bench *b) {
+    uint16_t *buffer;
+    DO(begin(b, &buffer));
+    uint64_t first = b->epoch;
+    for (uint64_t at = 1; b->epoch == first && (b->rank != 1 || b->life == 1); at++) {
+        void *other;
+        if (b->rank == 1)
+            DO(conf_mark(b, at));
+        sc_status status =
+            sc_all_reduce(b->comm, b->epoch, buffer, COUNT * SC_BF16_BYTES, SC_BF16, b->stream);
+        DO(is_loss(b, status));
+        OK(b, b->w->alloc(b, 1 << 20, &other));
+        OK(b, b->w->free(b, other)); // waits for the op
+        if (status == SC_OK)
+            status = sc_sync(b->comm, b->epoch, b->stream, SC_SYNC_LOCAL, conf_limit(b));
+        DO(is_loss(b, status));
+        if (status == SC_EPOCH_LOST)
+            DO(conf_renew(b));
+    }
+    if (b->rank != 1)
+        DO(member_died(b));
+    return end(b);
+}
+
 #define MS_(n) ((n)*CONF_MS)
 const struct conf_test conf_loss[] = {
     {.name = "killed_member_comes_back_and_all_are_whole",
      .run = member_killed,
+     .flags = CONF_OWN,
+     .ranks_min = 2,
+     .strike = {CONF_KILL, 1, 1, STRIKE_AT, MS_(50)}},
+    {.name = "memory_that_is_freed_beside_a_lost_peer_holds_nobody_up",
+     .run = frees_beside_it,
      .flags = CONF_OWN,
      .ranks_min = 2,
      .strike = {CONF_KILL, 1, 1, STRIKE_AT, MS_(50)}},
