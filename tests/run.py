@@ -75,12 +75,16 @@ def pretended_world(variant):
             for options in ('', '--ranks 3', '--long --only captures_on_another_thread')]
 
 
-def pretended_commands():
-    """What measures GPUs: here, whether it works at all. An async loss takes real sockets."""
-    commands = ['bench recover --cycles 2 --how ' + how for how in ('kill', 'stop', 'reset')]
-    commands += ['bench recover --cycles 2 --graph', 'bench -b 4K -e 64K -N 3']
-    return [pretending('release', ['build/release/spark-comm'] + command.split())
-            for command in commands]
+def pretended_commands(variant):
+    """What measures GPUs, and cycles on them: here, whether it works at all. There is no socket of
+    NCCL's to cut, as --how async would."""
+    program = 'build/%s/spark-comm' % variant
+    bench = ['-b 4K -e 64K -N 3', 'recover --cycles 2 --graph']
+    bench += ['recover --cycles 2 --how ' + how for how in ('kill', 'stop', 'reset')]
+    commands = ['%s bench %s' % (program, options) for options in bench]
+    commands += ['python3 tests/gpu/run_cycles.py --gpus 2 --cycles 2 --how %s --program %s'
+                 % (how, program) for how in ('kill', 'return')]
+    return [pretending(variant, command.split()) for command in commands]
 
 
 def program_checks(variant):
@@ -97,7 +101,8 @@ def all_checks():
     checks += [['python3', 'tests/cli.py', 'build/%s/spark-comm' % variant]
                for variant in ('release', 'asan')]
     checks += [['python3', 'tests/%s.py' % name] for name in ('abi', 'install', 'reference')]
-    checks += pretended_world('release') + pretended_commands()
+    checks += pretended_world('release')
+    checks += pretended_commands('release') + pretended_commands('asan')
     checks += [['python3', 'tests/engine.py'],
                ['python3', 'tests/engine.py', 'build/asan/examples/engine', '--few']]
     checks += [['python3', 'tests/determinism.py'], ['python3', 'tests/instructions.py']]
