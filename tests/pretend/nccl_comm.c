@@ -75,16 +75,16 @@ static void destroy(struct ncclComm *comm) {
     pretend_area_leave(comm->area);
     pthread_cond_destroy(&comm->change);
     pthread_mutex_destroy(&comm->lock);
-    free(comm->scratch);
+    (void)ncclMemFree(
+        comm->scratch); // the GPU's: it waits for all that runs there, as the real one
     free(comm);
 }
 
 static struct ncclComm *make(struct pretend_area *area, uint32_t rank, uint32_t world) {
     struct ncclComm *comm = calloc(1, sizeof *comm);
-    unsigned char *scratch = malloc(world * PRETEND_PIECE_BYTES);
-    if (comm == NULL || scratch == NULL) {
+    void *scratch = NULL;
+    if (comm == NULL || ncclMemAlloc(&scratch, world * PRETEND_PIECE_BYTES) != ncclSuccess) {
         free(comm);
-        free(scratch);
         pretend_area_leave(area);
         return NULL;
     }
