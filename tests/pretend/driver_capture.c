@@ -161,9 +161,3 @@ CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status) {
     *status = status_of(stream);
     return driver_leave(CUDA_SUCCESS);
 }
-
-bool pretend_captures(CUstream stream, CUgraph *graph) {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return cuStreamGetCaptureInfo(stream, &status, NULL, graph, NULL, NULL, NULL) == CUDA_SUCCESS &&
-           status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-}

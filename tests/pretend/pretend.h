@@ -30,7 +30,4 @@ struct pretend_work {
 // Enqueues it, or records it where the stream captures. Takes `work` over, also on an error.
 CUresult pretend_put(CUstream stream, struct pretend_work work);
 
-// For NCCL's part of a capture, as NCCL itself asks: whether the stream captures, and its graph.
-bool pretend_captures(CUstream stream, CUgraph *graph);
-
 #endif
