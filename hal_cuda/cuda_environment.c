@@ -18,6 +18,7 @@
 static const char *const plain[] = {
     "NCCL_DEBUG",
     "NCCL_COMM_BLOCKING",
+    "NCCL_RAS_ENABLE",
     // the way to other hosts
     "NCCL_NET",
     "NCCL_NET_PLUGIN",

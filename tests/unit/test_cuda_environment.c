@@ -66,7 +66,7 @@ static void each_known_variable_is_told_once_with_its_value(void **state) {
         "NCCL_SHM_DISABLE",   "NCCL_CUMEM_ENABLE",  "NCCL_DEBUG",         "NCCL_NET",
         "NCCL_HOSTID",        "NCCL_COMM_BLOCKING", "NCCL_SOCKET_FAMILY", "NCCL_IB_DISABLE",
         "NCCL_NET_PLUGIN",    "NCCL_P2P_LEVEL",     "NCCL_BUFFSIZE",      "NCCL_MIN_CTAS",
-        "NCCL_MAX_CTAS",      "NCCL_CONF_FILE",
+        "NCCL_MAX_CTAS",      "NCCL_CONF_FILE",     "NCCL_RAS_ENABLE",
     };
     enum { NAMES = sizeof names / sizeof names[0] };
     char expected[64];
