@@ -49,8 +49,7 @@ struct sc_recover_request {
     const char *model_name;
     struct sc_model model;
     uint64_t leak_host_kib, leak_gpu_kib; // what a survivor may have more after all cycles
-    uint64_t leak_fds;
-    const char *json; // a file, or NULL
+    const char *json;                     // a file, or NULL
 };
 
 const char *sc_recover_how_name(enum sc_recover_how how);

@@ -16,7 +16,6 @@
 #define CYCLES_MAX 10000u
 #define MS_MAX 600000u // of --load and --rest
 #define KIB_MAX (UINT64_C(1) << 30)
-#define FDS_MAX 1000000u
 
 enum {
     OPTION_CYCLES = 256,
@@ -28,7 +27,6 @@ enum {
     OPTION_GRAPH,
     OPTION_HOST,
     OPTION_GPU,
-    OPTION_FDS,
     OPTION_SOCKETS,
     OPTION_DEVICE
 };
@@ -58,7 +56,6 @@ static const struct argp_option recover_options[] = {
     {"graph", OPTION_GRAPH, NULL, 0, "replay each step as a CUDA graph", 0},
     {"leak-host-kib", OPTION_HOST, "N", 0, "resident memory may grow so (default 1024)", 0},
     {"leak-gpu-kib", OPTION_GPU, "N", 0, "GPU memory may grow so (default 2048)", 0},
-    {"leak-fds", OPTION_FDS, "N", 0, "descriptors may grow so (default 0)", 0},
     {"sockets", OPTION_SOCKETS, NULL, 0, "NCCL keeps to sockets of this machine", 0},
     {"device", OPTION_DEVICE, "D", 0, "all ranks on this GPU, and on sockets", 0},
     {"ngpus", 'g', "GPUS", 0, "one process each, 2 to 8 (default 2)", 0},
@@ -112,7 +109,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case OPTION_GPU:
         ok = sc_option_u64("--leak-gpu-kib", arg, 0, KIB_MAX, &request->leak_gpu_kib);
         break;
-    case OPTION_FDS: ok = sc_option_u64("--leak-fds", arg, 0, FDS_MAX, &request->leak_fds); break;
     case OPTION_SOCKETS: request->sockets = true; break;
     case OPTION_DEVICE:
         ok = sc_option_u64("--device", arg, 0, SC_BENCH_DEVICE_MAX, &request->device);
@@ -139,7 +135,9 @@ static const struct argp recover_argp = {
            "async: a data socket of its communicator is shut down beneath NCCL, which is kept to "
            "sockets for that.\n"
            "A strike within 10 s of a recovery meets the backoff of new attempts, which is then "
-           "part of wait; --rest 10500 leaves it out.",
+           "part of wait; --rest 10500 leaves it out.\n"
+           "Ranks run with NCCL_RAS_ENABLE=0 unless the variable is set: NCCL's RAS dials a lost "
+           "peer for a minute, and holds a descriptor meanwhile, which would count as a leak.",
 };
 
 int sc_cli_bench_recover(int argc, char **argv) {

@@ -158,8 +158,6 @@ MISTAKES = [
     ('bench recover: rest of none', ['bench', 'recover', '--rest', '0'], ['--rest 0']),
     ('bench recover: rest beyond ten minutes', ['bench', 'recover', '--rest', '600001'],
      ['--rest 600001']),
-    ('bench recover: descriptors of words', ['bench', 'recover', '--leak-fds', 'few'],
-     ['--leak-fds few']),
     ('bench recover: one GPU', ['bench', 'recover', '-g', '1'], ['-g 1']),
     ('bench recover: missing model file', ['bench', 'recover', '--model', 'none.json'],
      ['none.json']),
@@ -191,8 +189,8 @@ HELP = [
     ('bench', ['--minbytes', '--maxbytes', '--stepfactor', '--iters', '--warmup_iters', '--rounds',
                '--device', '--ngpus', '--output_file', '--help']),
     ('bench recover', ['--cycles', '--how', '--victim', '--model', '--load', '--rest',
-                       '--graph', '--leak-host-kib', '--leak-gpu-kib', '--leak-fds', '--sockets',
-                       '--device', '--ngpus', '--output_file', '--help']),
+                       '--graph', '--leak-host-kib', '--leak-gpu-kib', '--sockets', '--device',
+                       '--ngpus', '--output_file', '--help']),
 ]
 
 

@@ -77,9 +77,10 @@ def pretended_world(variant):
 
 def pretended_commands(variant):
     """What measures GPUs, and cycles on them: here, whether it works at all. There is no socket of
-    NCCL's to cut, as --how async would."""
+    NCCL's to cut, as --how async would. Descriptors are compared from the fourth cycle on; so is
+    memory, of which a sanitizer keeps what is freed."""
     program = 'build/%s/spark-comm' % variant
-    bench = ['-b 4K -e 64K -N 3', 'recover --cycles 2 --graph']
+    bench = ['-b 4K -e 64K -N 3', 'recover --cycles 4 --graph --leak-host-kib 65536']
     bench += ['recover --cycles 2 --how ' + how for how in ('kill', 'stop', 'reset')]
     commands = ['%s bench %s' % (program, options) for options in bench]
     commands += ['python3 tests/gpu/run_cycles.py --gpus 2 --cycles 2 --how %s --program %s'

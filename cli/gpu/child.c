@@ -60,6 +60,10 @@ void sc_child_keep_to_sockets(void) {
     (void)setenv("NCCL_SOCKET_IFNAME", "lo", 0);
 }
 
+void sc_child_keep_ras_off(void) {
+    (void)setenv("NCCL_RAS_ENABLE", "0", 0);
+}
+
 void sc_child_share_gpu(uint32_t rank) {
     char host[16];
     snprintf(host, sizeof host, "rank-%u", rank);

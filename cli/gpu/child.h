@@ -27,6 +27,9 @@ bool sc_child_await(struct sc_child *child);
 
 // From now on NCCL keeps to sockets of this machine, in the processes that are started.
 void sc_child_keep_to_sockets(void);
+// From now on NCCL's RAS is off in the processes that are started, unless the environment says
+// otherwise: for a minute it holds a descriptor for each peer that was lost.
+void sc_child_keep_ras_off(void);
 // The processes started from now on are this rank, and share their GPU with others: to NCCL, which has
 // at most one rank of a host on a GPU, each is on a host of its own.
 void sc_child_share_gpu(uint32_t rank);

@@ -232,6 +232,7 @@ int sc_recover_play(const struct sc_recover_request *request) {
         return EXIT_FAILURE;
     if (request->sockets || request->shared || request->how == SC_RECOVER_ASYNC)
         sc_child_keep_to_sockets();
+    sc_child_keep_ras_off();
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     int result = SC_EXIT_USAGE;
     if (begin(&r)) {

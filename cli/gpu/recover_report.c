@@ -52,7 +52,7 @@ bool sc_recover_is_level(const struct sc_recover_result *result) {
     if (base == NULL)
         return true;
     const struct sc_recover_cycle *last = &result->cycles[result->done - 1];
-    return last->counts.descriptors <= base->counts.descriptors + result->request->leak_fds &&
+    return last->counts.descriptors <= base->counts.descriptors &&
            last->counts.threads <= base->counts.threads &&
            within(last->counts.resident_bytes, base->counts.resident_bytes,
                   result->request->leak_host_kib) &&

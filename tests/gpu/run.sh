@@ -93,9 +93,8 @@ for how in kill stop return; do
 done
 [ -z "$where" ] && check "cycles of run, kill, on sockets" 180 "${run_cycles[@]}" --sockets
 for how in kill stop reset async; do
-    # NCCL may leave a descriptor behind for each peer that died.
     check "bench recover, $how$where" 180 "$build/spark-comm" bench recover --how "$how" \
-        --cycles "$cycles" --leak-fds "$cycles" "${on[@]}"
+        --cycles "$cycles" "${on[@]}"
 done
 
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)

@@ -5,12 +5,14 @@
 //   PRETEND_NCCL_ASYNC=1      the end of a peer's process is told as an asynchronous error, as over
 //                             sockets; otherwise nothing tells, as over NVLink
 //   PRETEND_NCCL_ABORT_MS=50  what an abort takes at least
+//   NCCL_RAS_ENABLE=0         no descriptor is held for a lost peer
 #include "tests/pretend/nccl_inside.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -57,6 +59,25 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
     look_at_peers(comm);
     *error = atomic_load(&comm->lost) ? ncclRemoteError : ncclSuccess;
     return ncclSuccess;
+}
+
+static bool has_ended(int32_t pid) {
+    struct pollfd process = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+    if (process.fd < 0)
+        return errno == ESRCH;
+    bool ended = poll(&process, 1, 0) > 0;
+    (void)close(process.fd);
+    return ended;
+}
+
+// The real one's RAS dials a lost peer for a minute; here the socket is kept until the process ends.
+static void dial_lost_peers(const struct ncclComm *comm) {
+    const char *value = getenv("NCCL_RAS_ENABLE");
+    if (value != NULL && strcmp(value, "0") == 0)
+        return;
+    for (uint32_t r = 0; r < comm->world; r++)
+        if (has_ended(atomic_load(&comm->area->pids[r])))
+            (void)socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 }
 
 // ---- their lives -------------------------------------------------------------------------------
@@ -184,6 +205,7 @@ void pretend_comm_abort(struct ncclComm *comm) {
     atomic_store(&comm->aborted, true);
     take_a_while();
     await_launches(comm);
+    dial_lost_peers(comm);
     destroy(comm);
 }
 
