@@ -22,6 +22,7 @@ struct own {
     struct own *next;
     struct sc_posix *posix;
     struct sc_instant_device *instant;
+    struct sc_shared_device *shared; // the instant one, for many threads
     struct sc_device device;
     sc_comm comm; // 0: not open yet
 };
@@ -31,6 +32,7 @@ static struct own *first;
 
 static void destroy(struct own *own) {
     sc_posix_destroy(own->posix);
+    sc_shared_device_destroy(own->shared);
     sc_instant_device_destroy(own->instant);
     free(own);
 }
@@ -56,13 +58,14 @@ sc_status sc_choose_world(const struct sc_config *config, struct sc_world *out, 
     struct own *own = calloc(1, sizeof *own);
     (void)config;
     SC_ASSERT(own != NULL);
-    if (sc_posix_create(&own->posix) != SC_OK || sc_instant_device_create(&own->instant) != SC_OK) {
+    if (sc_posix_create(&own->posix) != SC_OK || sc_instant_device_create(&own->instant) != SC_OK ||
+        sc_shared_device_create(sc_instant_device_table(own->instant), &own->shared) != SC_OK) {
         snprintf(why, why_bytes, "a world for a test: no memory, or no descriptors");
         destroy(own);
         return SC_NO_MEMORY;
     }
     sc_instant_device_switches(own->instant)->allocs_fail = real_birth.allocs_fail;
-    own->device = *sc_instant_device_table(own->instant);
+    own->device = *sc_shared_device_table(own->shared);
     own->device.poll_ns = POLL_NS;
     pthread_mutex_lock(&lock);
     own->next = first;
@@ -79,14 +82,22 @@ sc_status sc_choose_world(const struct sc_config *config, struct sc_world *out, 
     return SC_OK;
 }
 
-struct sc_instant_switches *real_switches(sc_comm comm) {
+static struct own *find(sc_comm comm) {
     pthread_mutex_lock(&lock);
     struct own *own = first;
     while (own != NULL && own->comm != comm)
         own = own->next;
     SC_ASSERT(own != NULL);
     pthread_mutex_unlock(&lock);
-    return sc_instant_device_switches(own->instant);
+    return own;
+}
+
+struct sc_instant_switches *real_switches(sc_comm comm) {
+    return sc_instant_device_switches(find(comm)->instant);
+}
+
+struct sc_shared_device *real_shared(sc_comm comm) {
+    return find(comm)->shared;
 }
 
 // ---- the process ----

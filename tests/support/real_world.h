@@ -12,6 +12,7 @@
 #include "core/spark_comm.h"
 #include "hal/choose.h"
 #include "tests/support/instant_device.h"
+#include "tests/support/shared_device.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -81,6 +82,7 @@ void real_kill(sc_comm comm); // as it stands: its sockets end, nobody is told
 uint64_t real_live(sc_comm comm); // the word of sc_live_epoch
 struct sc_health_report real_health(sc_comm comm);
 struct sc_instant_switches *real_switches(sc_comm comm); // of the handle's device
+struct sc_shared_device *real_shared(sc_comm comm);      // likewise
 void *real_stream(uint32_t number);                      // any one; the device knows them all
 sc_status real_submit(sc_comm comm, uint64_t epoch);     // a small all_reduce on real_stream(0)
 
