@@ -93,6 +93,8 @@ struct sc_api {
     uint64_t agreed;
     struct sc_api_barriers barriers[2]; // of the newest epoch, and of the one before
     uint64_t barriers_arrived, barriers_called;
+    struct sc_call *turn; // the call that may leave the monitor for the driver
+    uint32_t turns_wanted;
     const void *replayer; // the thread between replay_begin and replay_end
     uint64_t replay_number;
 
@@ -142,8 +144,16 @@ sc_status sc_call_end(struct sc_call *call, sc_status status);
 SC_MUST_USE sc_status sc_call_await(struct sc_call *call, uint64_t deadline_ns);
 // The same for something that an op's completion brings: meanwhile the device is polled closely.
 SC_MUST_USE sc_status sc_call_await_op(struct sc_call *call, uint64_t deadline_ns);
-// Lets others in for a moment, without waiting: SC_OK or SC_SIM_KILLED.
-SC_MUST_USE sc_status sc_call_breathe(struct sc_call *call);
+// Out of the monitor and back: SC_OK or SC_SIM_KILLED.
+void sc_call_leave(struct sc_call *call);
+SC_MUST_USE sc_status sc_call_enter(struct sc_call *call);
+// Has the device look at the ops in flight, outside: SC_OK or SC_SIM_KILLED.
+SC_MUST_USE sc_status sc_call_look(struct sc_call *call);
+// What is asked of the driver, and of the communicator, is asked outside the monitor, so that heartbeats
+// go on and a lost peer is told of though the driver keeps whoever asked; one call at a time. Waits for
+// the turn: SC_OK, or what sc_call_await says.
+SC_MUST_USE sc_status sc_turn_take(struct sc_call *call);
+void sc_turn_give(struct sc_call *call);
 // now + timeout, or never.
 uint64_t sc_call_deadline(const struct sc_call *call, uint64_t timeout_ns);
 
@@ -188,11 +198,12 @@ uint64_t sc_api_notify_step(void *arg); // the step of the NOTIFIER thread
 
 // ---- api_ops.c ---------------------------------------------------------------------------------
 
-// Whether a submit of this thread must wait for another thread's replay to end.
-bool sc_submit_must_wait(const struct sc_api *api, uint64_t epoch);
-// Waits for that, or for room when the ledger is full: SC_OK to try again, SC_BUSY where the handle
-// was opened so, or what sc_call_await says.
-SC_MUST_USE sc_status sc_submit_wait(struct sc_call *call, bool full);
+// The turn of a submit, which also waits for another thread's replay to end: SC_OK, SC_EPOCH_LOST where
+// that is so anyway, or what sc_call_await says.
+SC_MUST_USE sc_status sc_submit_turn(struct sc_call *call, uint64_t epoch);
+// Waits for room, the ledger being full: SC_OK to try again, SC_BUSY where the handle was opened so, or
+// what sc_call_await says.
+SC_MUST_USE sc_status sc_submit_wait(struct sc_call *call);
 
 // ---- the others --------------------------------------------------------------------------------
 

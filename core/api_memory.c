@@ -17,7 +17,11 @@ sc_status sc_buffer_register(sc_comm comm, void *buffer, uint64_t bytes) {
     sc_status status = sc_call_begin(&call, comm, "buffer_register", SC_WORD_NONE);
     if (status != SC_OK)
         return status;
-    status = sc_pump_register(call.api->pump, address_of(buffer), bytes);
+    status = sc_turn_take(&call);
+    if (status == SC_OK) {
+        status = sc_pump_register(call.api->pump, address_of(buffer), bytes);
+        sc_turn_give(&call);
+    }
     if (status == SC_INVALID)
         sc_error_detail("%" PRIu64 " bytes at %p: empty, wrapped around memory, or a buffer that "
                         "begins here is registered already",
@@ -32,7 +36,11 @@ sc_status sc_buffer_deregister(sc_comm comm, void *buffer) {
     sc_status status = sc_call_begin(&call, comm, "buffer_deregister", SC_WORD_NONE);
     if (status != SC_OK)
         return status;
-    status = sc_pump_deregister(call.api->pump, address_of(buffer));
+    status = sc_turn_take(&call);
+    if (status == SC_OK) {
+        status = sc_pump_deregister(call.api->pump, address_of(buffer));
+        sc_turn_give(&call);
+    }
     if (status == SC_INVALID)
         sc_error_detail("no registered buffer begins at %p", buffer);
     return sc_call_end(&call, status);
@@ -50,21 +58,27 @@ static struct sc_api_memory *room(struct sc_api *api) {
     return &api->memory[api->memory_count];
 }
 
+static sc_status allocate(struct sc_call *call, uint64_t bytes, uint64_t *address) {
+    const struct sc_device *device = call->api->world.device;
+    sc_call_leave(call);
+    sc_status status = device->mem_alloc(device->ctx, bytes, address);
+    sc_status back = sc_call_enter(call);
+    return back != SC_OK ? back : status;
+}
+
 sc_status sc_mem_alloc(sc_comm comm, uint64_t bytes, void **buffer) {
     struct sc_call call;
     sc_status status = sc_call_begin(&call, comm, "mem_alloc", SC_WORD_NONE);
     if (status != SC_OK)
         return status;
     struct sc_api *api = call.api;
-    const struct sc_device *device = api->world.device;
-    struct sc_api_memory *slot = room(api);
     uint64_t address = 0;
-    if (bytes == 0 || buffer == NULL)
-        status = SC_INVALID;
-    else if (slot == NULL)
+    status = bytes == 0 || buffer == NULL ? SC_INVALID : allocate(&call, bytes, &address);
+    struct sc_api_memory *slot = call.inside && status == SC_OK ? room(api) : NULL;
+    if (status == SC_OK && slot == NULL) {
+        (void)api->world.device->mem_free(api->world.device->ctx, address);
         status = SC_NO_MEMORY;
-    else
-        status = device->mem_alloc(device->ctx, bytes, &address);
+    }
     if (status != SC_OK) {
         sc_error_detail("%s: %" PRIu64 " bytes", sc_status_sentence(status), bytes);
         return sc_call_end(&call, status);
@@ -119,6 +133,13 @@ void sc_memory_free(struct sc_api *api) {
             (void)device->mem_free(device->ctx, api->memory[i].address);
 }
 
+static struct sc_api_memory *find(struct sc_api *api, uint64_t address) {
+    for (uint32_t i = 0; i < api->memory_count; i++)
+        if (api->memory[i].address == address && !api->memory[i].freed)
+            return &api->memory[i];
+    return NULL;
+}
+
 sc_status sc_mem_free(sc_comm comm, void *buffer) {
     struct sc_call call;
     sc_status status = sc_call_begin(&call, comm, "mem_free", SC_WORD_NONE);
@@ -126,18 +147,20 @@ sc_status sc_mem_free(sc_comm comm, void *buffer) {
         return status;
     struct sc_api *api = call.api;
     uint64_t address = address_of(buffer);
-    uint32_t i = 0;
-    while (i < api->memory_count && (api->memory[i].address != address || api->memory[i].freed))
-        i++;
-    if (i == api->memory_count) {
+    status = sc_turn_take(&call);
+    if (status != SC_OK)
+        return sc_call_end(&call, status);
+    if (find(api, address) == NULL) {
         sc_error_detail("%p did not come from sc_mem_alloc, or was freed", buffer);
-        return sc_call_end(&call, SC_INVALID);
+        status = SC_INVALID;
+    } else if (sc_pump_deregister(api->pump, address) == SC_SIM_KILLED) {
+        status = SC_SIM_KILLED; // whatever else it said: the buffer may not have been registered
+    } else {
+        struct sc_api_memory *memory = find(api, address);
+        memory->freed = true;
+        memory->freed_in = living(api);
+        api->memory_due = true;
     }
-    if (sc_pump_deregister(api->pump, address) != SC_OK) {
-        // It was not registered.
-    }
-    api->memory[i].freed = true;
-    api->memory[i].freed_in = living(api);
-    api->memory_due = true;
-    return sc_call_end(&call, SC_OK);
+    sc_turn_give(&call);
+    return sc_call_end(&call, status);
 }

@@ -31,21 +31,37 @@ static void explain_refusal(const struct sc_api *api, sc_status status,
                         api->rank, api->world_size, api->capacity_bytes);
 }
 
-// What a submit waits for: another thread's replay, then room in the ledger.
-sc_status sc_submit_wait(struct sc_call *call, bool full) {
+// Another thread's submit, or its replay.
+static bool must_wait(const struct sc_api *api) {
+    return api->turn != NULL || (api->replayer != NULL && api->replayer != sc_error_thread());
+}
+
+sc_status sc_submit_turn(struct sc_call *call, uint64_t epoch) {
     struct sc_api *api = call->api;
-    if (full && (api->flags & SC_OPEN_BUSY) != 0)
+    while (must_wait(api)) {
+        sc_status status = sc_api_epoch_status(api, epoch);
+        if (status != SC_OK)
+            return status;
+        api->turns_wanted++;
+        status = sc_call_await(call, SC_NEVER_NS);
+        if (call->inside)
+            api->turns_wanted--;
+        if (status != SC_OK)
+            return status;
+    }
+    api->turn = call;
+    return SC_OK;
+}
+
+sc_status sc_submit_wait(struct sc_call *call) {
+    struct sc_api *api = call->api;
+    if ((api->flags & SC_OPEN_BUSY) != 0)
         return SC_BUSY;
-    if (full)
-        sc_pump_poll(api->pump);
+    sc_pump_poll(api->pump);
     if (!api->changed)
         return sc_call_await_op(call, SC_NEVER_NS);
     sc_api_settle(api);
     return SC_OK;
-}
-
-bool sc_submit_must_wait(const struct sc_api *api, uint64_t epoch) {
-    return api->replayer != NULL && api->replayer != sc_error_thread() && api->epoch == epoch;
 }
 
 // `from`: the stream that a started op forks from, or the op's own.
@@ -54,18 +70,20 @@ static sc_status submit(struct sc_call *call, uint64_t epoch, const struct sc_op
     struct sc_api *api = call->api;
     uint64_t seq;
     for (;;) {
-        bool wait = sc_submit_must_wait(api, epoch);
-        sc_status status = SC_BUSY;
-        if (!wait && from == place->stream)
+        sc_status status = sc_submit_turn(call, epoch);
+        if (status != SC_OK)
+            return status;
+        if (from == place->stream)
             status = sc_pump_submit(api->pump, epoch, desc, place, number, &seq);
-        else if (!wait)
+        else
             status = sc_pump_start(api->pump, epoch, desc, place, from, number, &seq);
+        sc_turn_give(call);
         if (status != SC_BUSY) {
-            if (status != SC_OK)
+            if (status != SC_OK && call->inside)
                 explain_refusal(api, status, desc, place);
             return status;
         }
-        status = sc_submit_wait(call, !wait);
+        status = sc_submit_wait(call);
         if (status != SC_OK)
             return status;
     }
@@ -216,15 +234,14 @@ sc_status sc_group_end(sc_comm comm) {
     if (!open)
         sc_error_detail("no group of this handle is open on this thread");
     status = open ? group.error : SC_INVALID;
-    while (status == SC_OK) {
+    while (status == SC_OK && (status = sc_submit_turn(&call, group.epoch)) == SC_OK) {
         uint64_t number;
-        bool wait = sc_submit_must_wait(api, group.epoch);
-        status = wait ? SC_BUSY
-                      : sc_pump_submit_group(api->pump, group.epoch, group.descs, group.places,
-                                             group.count, &number);
+        status = sc_pump_submit_group(api->pump, group.epoch, group.descs, group.places,
+                                      group.count, &number);
+        sc_turn_give(&call);
         if (status != SC_BUSY)
             break;
-        status = sc_submit_wait(&call, !wait);
+        status = sc_submit_wait(&call);
     }
     return sc_call_end(&call, status);
 }
@@ -316,6 +333,15 @@ static bool consume(struct sc_api *api, sc_ticket ticket, uint64_t *number) {
     return true;
 }
 
+static sc_status join(struct sc_call *call, uint64_t epoch, uint64_t number, void *stream) {
+    sc_status status = sc_submit_turn(call, epoch);
+    if (status != SC_OK)
+        return status;
+    status = sc_pump_join_op(call->api->pump, epoch, number, address(stream));
+    sc_turn_give(call);
+    return status;
+}
+
 sc_status sc_all_reduce_join(sc_comm comm, uint64_t epoch, sc_ticket ticket, void *stream) {
     struct sc_call call;
     sc_status status = sc_call_begin(&call, comm, "all_reduce_join", SC_WORD_NONE);
@@ -331,7 +357,7 @@ sc_status sc_all_reduce_join(sc_comm comm, uint64_t epoch, sc_ticket ticket, voi
         status = SC_INVALID;
     }
     if (status == SC_OK)
-        status = sc_pump_join_op(api->pump, epoch, number, address(stream));
+        status = join(&call, epoch, number, stream);
     return sc_call_end(&call, status);
 }
 
@@ -348,6 +374,6 @@ sc_status sc_all_reduce_async(sc_comm comm, uint64_t epoch, void *buffer, uint64
     if (status == SC_OK)
         status = start(&call, epoch, buffer, bytes, stream, &number);
     if (status == SC_OK && number != 0)
-        status = sc_pump_join_op(call.api->pump, epoch, number, address(stream));
+        status = join(&call, epoch, number, stream);
     return sc_call_end(&call, status);
 }

@@ -61,10 +61,20 @@ static void on_command(void *arg, uint32_t rank, uint64_t epoch, const void *dat
     api->changed = true;
 }
 
+static void on_leave(void *arg) {
+    sc_call_leave(((struct sc_api *)arg)->turn);
+}
+
+static sc_status on_enter(void *arg) {
+    return sc_call_enter(((struct sc_api *)arg)->turn); // which is its own, outside too
+}
+
 void sc_api_hooks(struct sc_api *api, struct sc_pump_config *config) {
     config->on_notice = on_notice;
     config->on_complete = on_complete;
     config->on_command = on_command;
+    config->leave = on_leave;
+    config->enter = on_enter;
     config->arg = api;
 }
 

@@ -62,14 +62,17 @@ sc_status sc_replay_begin(sc_comm comm, uint64_t epoch, sc_capture capture, void
         return sc_call_end(&call, SC_INVALID);
     }
     for (;;) {
-        bool wait = sc_submit_must_wait(api, epoch);
-        status = wait ? SC_BUSY : sc_api_epoch_status(api, epoch);
+        status = sc_submit_turn(&call, epoch);
+        if (status != SC_OK)
+            return sc_call_end(&call, status);
+        status = sc_api_epoch_status(api, epoch);
         if (status == SC_OK)
             status =
                 sc_pump_replay_begin(api->pump, epoch, capture, handle_of(stream), &number, &seq);
+        sc_turn_give(&call);
         if (status != SC_BUSY)
             break;
-        status = sc_submit_wait(&call, !wait);
+        status = sc_submit_wait(&call);
         if (status != SC_OK)
             return sc_call_end(&call, status);
     }

@@ -40,10 +40,10 @@ static void explain_timeout(const struct sc_api *api) {
                     view.submitted, view.started, view.completed);
 }
 
-// A wait begins by looking: to fall asleep and to be woken takes longer than many an op. Not where the
-// device tells of its changes by itself.
+// A wait begins by looking: to fall asleep and to be woken takes longer than many an op. Not where a
+// poll says all, and the device tells of its changes by itself.
 static uint64_t looks_until(const struct sc_api *api, uint64_t deadline_ns) {
-    if (api->world.device->poll_ns == 0)
+    if (api->world.device->ops_look == NULL)
         return 0;
     uint64_t until_ns = api->host->now_ns(api->host->ctx) + LOOKS_NS;
     return until_ns < deadline_ns ? until_ns : deadline_ns;
@@ -54,16 +54,16 @@ static sc_status wait_local(struct sc_call *call, uint64_t epoch, struct target 
                             uint64_t deadline_ns) {
     struct sc_api *api = call->api;
     uint64_t asleep_ns = looks_until(api, deadline_ns);
-    for (;;) {
+    for (bool looks = asleep_ns != 0;; looks = api->host->now_ns(api->host->ctx) < asleep_ns) {
+        sc_status status = looks ? sc_call_look(call) : SC_OK;
+        if (status != SC_OK)
+            return status;
         sc_pump_poll(api->pump);
         if (sc_api_epoch_status(api, epoch) != SC_OK)
             return SC_EPOCH_LOST;
         if (reached(api, target))
             return SC_OK;
-        sc_status status;
-        if (api->host->now_ns(api->host->ctx) < asleep_ns)
-            status = sc_call_breathe(call);
-        else
+        if (!looks)
             status = sc_call_await_op(call, deadline_ns);
         if (status == SC_TIMEOUT)
             explain_timeout(api);
@@ -125,8 +125,11 @@ sc_status sc_test(sc_comm comm, uint64_t epoch, void *stream) {
     if (status != SC_OK)
         return status;
     struct target target = target_of(call.api, stream);
-    sc_pump_poll(call.api->pump);
-    status = sc_api_epoch_status(call.api, epoch);
+    status = sc_call_look(&call);
+    if (status == SC_OK)
+        sc_pump_poll(call.api->pump);
+    if (status == SC_OK)
+        status = sc_api_epoch_status(call.api, epoch);
     if (status == SC_OK && !reached(call.api, target))
         status = SC_INPROGRESS;
     return sc_call_end(&call, status == SC_EPOCH_LOST ? lost(call.api) : status);

@@ -181,13 +181,49 @@ sc_status sc_call_await_op(struct sc_call *call, uint64_t deadline_ns) {
     return status;
 }
 
-sc_status sc_call_breathe(struct sc_call *call) {
+void sc_call_leave(struct sc_call *call) {
     const struct sc_host *host = call->api->host;
     sc_api_settle(call->api);
     host->leave(host->ctx);
+}
+
+sc_status sc_call_enter(struct sc_call *call) {
+    const struct sc_host *host = call->api->host;
     sc_status status = host->enter(host->ctx);
     call->inside = status == SC_OK;
     return status;
+}
+
+sc_status sc_call_look(struct sc_call *call) {
+    const struct sc_device *device = call->api->world.device;
+    if (device->ops_look == NULL)
+        return SC_OK;
+    sc_call_leave(call);
+    device->ops_look(device->ctx);
+    return sc_call_enter(call);
+}
+
+// ---- turns ----
+
+sc_status sc_turn_take(struct sc_call *call) {
+    struct sc_api *api = call->api;
+    sc_status status = SC_OK;
+    while (status == SC_OK && api->turn != NULL) {
+        api->turns_wanted++;
+        status = sc_call_await(call, SC_NEVER_NS);
+        if (call->inside)
+            api->turns_wanted--;
+    }
+    if (status == SC_OK)
+        api->turn = call;
+    return status;
+}
+
+void sc_turn_give(struct sc_call *call) {
+    if (!call->inside) // of a dead process
+        return;
+    call->api->turn = NULL;
+    call->api->changed |= call->api->turns_wanted != 0;
 }
 
 void sc_interrupt(sc_comm comm) {

@@ -49,7 +49,10 @@ static void perform(struct sc_pump *p, const struct sc_action *a) {
     case SC_ACTION_COMM_ABANDON: sc_pump_comm_abandon(p); break;
     case SC_ACTION_FENCE: sc_pump_fence(p, a->epoch); break;
     case SC_ACTION_REGISTER_ALL: sc_pump_register_all(p); break;
-    case SC_ACTION_LAUNCH: sc_pump_launch(p, a); break;
+    case SC_ACTION_LAUNCH: // by the thread that submits, once the step is over
+        p->launch.number = a->a;
+        p->launch.epoch = a->epoch;
+        break;
     case SC_ACTION_OP_COMPLETE:
         if (p->config.on_complete != NULL)
             p->config.on_complete(p->config.arg, a->epoch, a->a, a->b);
@@ -110,10 +113,10 @@ uint64_t sc_pump_run(struct sc_pump *p) {
     uint64_t links = sc_pump_links_deadline(p);
     deadline = links < deadline ? links : deadline;
     uint64_t poll_ns = p->device->poll_ns != 0 ? p->device->poll_ns : SC_NEVER_NS - now;
+    enum sc_state state = sc_core_state(p->core);
     bool pending = sc_pump_ops_pending(p);
-    bool watching = sc_pump_is_watching(p) && (p->comm != 0 || pending);
-    bool hurry = p->hurry && pending;
-    if (sc_core_state(p->core) == SC_STATE_READY && !hurry && poll_ns < LEISURE_POLL_NS)
+    bool watching = state < SC_STATE_FAILED && (p->comm != 0 || pending);
+    if (state == SC_STATE_READY && poll_ns < LEISURE_POLL_NS && !(p->hurry && pending))
         poll_ns = LEISURE_POLL_NS;
     if (p->fence_due)
         poll_ns = p->config.core.timing.heartbeat_ns;

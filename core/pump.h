@@ -38,6 +38,12 @@ struct sc_pump_config {
     // A command from rank 0; `data` lives for the call. Those not yet told to be taken never cost
     // more than SC_COMMAND_WINDOW_BYTES together, by sc_command_cost(). `rank` is 0.
     void (*on_command)(void *arg, uint32_t rank, uint64_t epoch, const void *data, uint32_t bytes);
+    // A monitor around all calls on the pump, NULL where only one thread makes them. submit and start,
+    // join_op, submit_group, replay_begin, register and deregister leave it while the driver may
+    // keep them waiting, and enter it again: SC_OK, or SC_SIM_KILLED outside, which the call then
+    // answers. Others may call meanwhile, but none of these.
+    void (*leave)(void *arg);
+    sc_status (*enter)(void *arg);
     void *arg;
 };
 

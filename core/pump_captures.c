@@ -7,8 +7,8 @@ static void *ctx(const struct sc_pump *p) {
     return p->device->ctx;
 }
 
-struct sc_pump_capture *sc_pump_capturing_on(struct sc_pump *p, uint64_t stream) {
-    for (uint32_t i = 0; p->captures_open != 0 && i < p->captures_count; i++)
+struct sc_pump_capture *sc_pump_find_capturing(struct sc_pump *p, uint64_t stream) {
+    for (uint32_t i = 0; i < p->captures_count; i++)
         if (p->captures[i].open && p->captures[i].stream == stream)
             return &p->captures[i];
     return NULL;
@@ -26,10 +26,15 @@ sc_status sc_pump_record(struct sc_pump *p, struct sc_pump_capture *capture, uin
         return status;
     if (count > p->config.core.ledger_ops - capture->count)
         return SC_TOO_LARGE;
+    struct sc_pump_means means = sc_pump_means(p);
+    bool nothing = sc_core_op_is_void(p->core, descs);
+    sc_pump_leave(p);
     if (count > 1)
-        status = sc_pump_compose_group(p, descs, places, count);
-    else if (!sc_core_op_is_void(p->core, descs))
-        status = sc_pump_compose(p, descs, places, epoch);
+        status = sc_pump_compose_group(p, &means, descs, places, count);
+    else if (!nothing)
+        status = sc_pump_compose(p, &means, descs, places, epoch);
+    if (!sc_pump_enter(p))
+        return SC_SIM_KILLED;
     for (uint32_t i = 0; i < count && status == SC_OK; i++)
         capture->list[capture->count++] = descs[i];
     return status;
@@ -109,7 +114,8 @@ sc_status sc_pump_replay_begin(struct sc_pump *p, uint64_t epoch, uint64_t captu
         return SC_INVALID;
     if (slot->epoch != epoch)
         return SC_EPOCH_LOST; // a captured exchange is bound to the communicator of its epoch
-    p->launch = (struct sc_pump_launch){.replay = slot, .stream = stream, .from = SC_STREAM_NONE};
+    p->launch =
+        (struct sc_pump_launch){.replay = capture, .stream = stream, .from = SC_STREAM_NONE};
     for (uint32_t i = 0; i < slot->count; i++)
         p->launch.seqs += sc_op_is_collective(slot->list[i].kind);
     struct sc_event event = {.type = SC_EVENT_REPLAY, .epoch = epoch};

@@ -102,7 +102,7 @@ void sc_pump_comm_abandon(struct sc_pump *p) {
 void sc_pump_comm_run(struct sc_pump *p) {
     if (p->fence_due)
         sc_pump_fence(p, p->fence_wanted);
-    if (p->comm == 0 || !sc_pump_is_watching(p))
+    if (p->comm == 0 || !sc_pump_is_watching(p) || (p->comm_aborted && p->outside))
         return;
     struct sc_comm_report report;
     sc_status status = p->device->comm_poll(ctx(p), p->comm, &report);
@@ -110,12 +110,12 @@ void sc_pump_comm_run(struct sc_pump *p) {
         return;
     if (status != SC_OK)
         report = (struct sc_comm_report){.state = SC_COMM_ERROR, .error = status};
+    if (report.state == SC_COMM_FORMING || (report.state == SC_COMM_READY && p->comm_told))
+        return;
     struct sc_event event = {.epoch = p->comm_epoch};
     switch (report.state) {
-    case SC_COMM_FORMING: return;
+    case SC_COMM_FORMING: break;
     case SC_COMM_READY:
-        if (p->comm_told)
-            return;
         p->comm_told = true;
         p->pair_from_bytes = report.pair_from_bytes;
         p->pair_to_bytes = report.pair_to_bytes;
@@ -142,12 +142,12 @@ void sc_pump_comm_run(struct sc_pump *p) {
 // ---- registrations ----
 
 // A buffer that cannot be registered still works, only slower; so this never fails an epoch.
-static void register_one(struct sc_pump *p, struct sc_registry_entry *entry) {
+static void register_with(const struct sc_pump *p, uint64_t comm, uint64_t epoch,
+                          struct sc_registry_entry *entry) {
     uint64_t registration = 0;
     entry->registration = 0;
-    entry->epoch = p->comm_epoch;
-    if (p->device->buf_register(ctx(p), p->comm, entry->address, entry->bytes, &registration) ==
-        SC_OK)
+    entry->epoch = epoch;
+    if (p->device->buf_register(ctx(p), comm, entry->address, entry->bytes, &registration) == SC_OK)
         entry->registration = registration;
 }
 
@@ -155,11 +155,11 @@ void sc_pump_register_all(struct sc_pump *p) {
     if (p->receive != 0) {
         struct sc_registry_entry own = {.address = p->receive,
                                         .bytes = p->config.core.capacity_bytes};
-        register_one(p, &own);
+        register_with(p, p->comm, p->comm_epoch, &own);
     }
     for (uint32_t i = 0; i < p->registry.count; i++)
         if (!SC_MUTANT(9) || p->registry.entries[i].epoch == 0)
-            register_one(p, &p->registry.entries[i]);
+            register_with(p, p->comm, p->comm_epoch, &p->registry.entries[i]);
 }
 
 // Whether the communicator is one that verbs may be called on.
@@ -169,17 +169,29 @@ static bool usable(const struct sc_pump *p) {
 
 sc_status sc_pump_register(struct sc_pump *p, uint64_t address, uint64_t bytes) {
     sc_status status = sc_registry_add(&p->registry, address, bytes);
-    if (status == SC_OK && usable(p))
-        register_one(p, sc_registry_find(&p->registry, address));
-    return status;
+    if (status != SC_OK || !usable(p))
+        return status;
+    struct sc_registry_entry made = *sc_registry_find(&p->registry, address);
+    uint64_t comm = p->comm, epoch = p->comm_epoch;
+    sc_pump_leave(p);
+    register_with(p, comm, epoch, &made);
+    if (!sc_pump_enter(p))
+        return SC_SIM_KILLED;
+    struct sc_registry_entry *entry = sc_registry_find(&p->registry, address);
+    if (entry != NULL && p->comm == comm) // else that one is gone, and its registrations with it
+        *entry = made;
+    return SC_OK;
 }
 
 sc_status sc_pump_deregister(struct sc_pump *p, uint64_t address) {
     struct sc_registry_entry entry;
     sc_status status = sc_registry_remove(&p->registry, address, &entry);
-    if (status == SC_OK && usable(p) && entry.registration != 0)
-        (void)p->device->buf_deregister(ctx(p), p->comm, entry.registration);
-    return status;
+    if (status != SC_OK || !usable(p) || entry.registration == 0)
+        return status;
+    uint64_t comm = p->comm;
+    sc_pump_leave(p);
+    (void)p->device->buf_deregister(ctx(p), comm, entry.registration);
+    return sc_pump_enter(p) ? SC_OK : SC_SIM_KILLED;
 }
 
 // ---- fence ----

@@ -5,8 +5,13 @@
 //   pump.c        the loop: feed an event, perform the actions, feed what came of them
 //   pump_links.c  links: dialling, accepting, buffers, frames in and out
 //   pump_comm.c   the communicator of the epoch, registrations, the fence
-//   pump_ops.c    ops: composing, launching, polling
+//   pump_ops.c    ops: submitting, polling
+//   pump_launch.c    … composing and enqueueing them, outside the monitor
 //   pump_captures.c  captured lists and their replays
+//
+// Verbs that may wait for the driver are called outside the monitor, between sc_pump_leave and
+// sc_pump_enter, by a thread that the façade lets do so alone. Meanwhile others run the pump: what such a
+// thread uses it takes along.
 #ifndef SC_CORE_PUMP_INSIDE_H
 #define SC_CORE_PUMP_INSIDE_H
 
@@ -33,16 +38,24 @@ struct sc_pump_capture {
     struct sc_op_desc *list; // core.ledger_ops of them
 };
 
-// What LAUNCH is to enqueue: set by the call that feeds OP_SUBMIT or REPLAY.
+// What ops are composed with.
+struct sc_pump_means {
+    uint64_t comm;
+    uint64_t receive;
+    uint64_t pair_from_bytes, pair_to_bytes;
+};
+
+// What is to be enqueued: set by the call that feeds OP_SUBMIT or REPLAY; its last lines by LAUNCH.
 struct sc_pump_launch {
     const struct sc_op_desc *desc;
     const struct sc_op_place *place;
-    uint32_t count;                       // of a group of sends and recvs
-    const struct sc_pump_capture *replay; // instead of desc
+    uint32_t count;  // of a group of sends and recvs
+    uint64_t replay; // a capture instead of desc; 0: none
     uint64_t stream;
-    uint64_t from; // the stream it forks from; SC_STREAM_NONE: none
-    uint32_t seqs; // that it takes
-    sc_status status;
+    uint64_t from;   // the stream it forks from; SC_STREAM_NONE: none
+    uint32_t seqs;   // that it takes
+    uint64_t number; // 0: LAUNCH has not come
+    uint64_t epoch;
 };
 
 struct sc_pump {
@@ -89,7 +102,10 @@ struct sc_pump {
     uint64_t newest_stream;
     uint64_t mute_number; // op whose polls give no answer, since then
     uint64_t mute_since_ns;
-    uint64_t open_replay; // number between replay_begin and replay_end
+    uint64_t open_replay;   // number between replay_begin and replay_end
+    bool outside;           // a thread is
+    uint64_t pinned_number; // op whose handle a thread outside uses
+    uint64_t pinned_op;     // … to be released when it is back; 0: not yet
     struct sc_pump_launch launch;
     bool hurry; // somebody waits for ops
     uint32_t captures_count;
@@ -120,6 +136,22 @@ static inline uint64_t *sc_pump_op_slot(struct sc_pump *p, uint64_t number) {
 sc_status sc_pump_feed(struct sc_pump *p, struct sc_event *event);
 // The same for a word of the application's: whoever waits for the next run's time must look again.
 sc_status sc_pump_feed_word(struct sc_pump *p, struct sc_event *event);
+// Out of the monitor and back: false when the process is dead, outside; then nothing here is the
+// caller's any more. A pump that only one thread runs has no monitor. A communicator that was aborted
+// meanwhile is still there: its end is looked for when the thread is back.
+static inline void sc_pump_leave(struct sc_pump *p) {
+    p->outside = true;
+    if (p->config.leave != NULL)
+        p->config.leave(p->config.arg);
+}
+static inline bool sc_pump_enter(struct sc_pump *p) {
+    if (p->config.enter != NULL && p->config.enter(p->config.arg) != SC_OK)
+        return false;
+    p->outside = false;
+    if (p->comm_aborted)
+        p->config.host->wake(p->config.host->ctx);
+    return true;
+}
 // Queues a result for after the actions of the present step.
 void sc_pump_queue(struct sc_pump *p, const struct sc_event *event);
 
@@ -147,19 +179,30 @@ void sc_pump_comm_abandon(struct sc_pump *p);
 void sc_pump_register_all(struct sc_pump *p);
 void sc_pump_fence(struct sc_pump *p, uint64_t epoch);
 
-// pump_ops.c
-void sc_pump_launch(struct sc_pump *p, const struct sc_action *action);
+// pump_launch.c
 // The verdict on a submit: of the core, or of the launch that followed.
 sc_status sc_pump_launch_through(struct sc_pump *p, struct sc_event *event, uint64_t *number,
                                  uint64_t *seq);
-sc_status sc_pump_compose(struct sc_pump *p, const struct sc_op_desc *desc,
-                          const struct sc_op_place *place, uint64_t permit);
-sc_status sc_pump_compose_group(struct sc_pump *p, const struct sc_op_desc *descs,
-                                const struct sc_op_place *places, uint32_t count);
+// As things stand; to be taken along by whoever goes outside.
+static inline struct sc_pump_means sc_pump_means(const struct sc_pump *p) {
+    return (struct sc_pump_means){p->comm, p->receive, p->pair_from_bytes, p->pair_to_bytes};
+}
+sc_status sc_pump_compose(const struct sc_pump *p, const struct sc_pump_means *means,
+                          const struct sc_op_desc *desc, const struct sc_op_place *place,
+                          uint64_t permit);
+sc_status sc_pump_compose_group(const struct sc_pump *p, const struct sc_pump_means *means,
+                                const struct sc_op_desc *descs, const struct sc_op_place *places,
+                                uint32_t count);
+
+// pump_ops.c
+void sc_pump_feed_op(struct sc_pump *p, enum sc_event_type type, uint64_t number, sc_status status);
 void sc_pump_ops_close(struct sc_pump *p);
 
 // pump_captures.c
-struct sc_pump_capture *sc_pump_capturing_on(struct sc_pump *p, uint64_t stream); // or NULL
+struct sc_pump_capture *sc_pump_find_capturing(struct sc_pump *p, uint64_t stream);
+static inline struct sc_pump_capture *sc_pump_capturing_on(struct sc_pump *p, uint64_t stream) {
+    return p->captures_open != 0 ? sc_pump_find_capturing(p, stream) : NULL;
+}
 sc_status sc_pump_record(struct sc_pump *p, struct sc_pump_capture *capture, uint64_t epoch,
                          const struct sc_op_desc *descs, const struct sc_op_place *places,
                          uint32_t count);

@@ -1,183 +1,14 @@
 // SPDX-License-Identifier: AGPL-3.0-only
 //
-// Ops: composing one out of the seam's verbs, launching it, polling those in flight.
+// Ops: submitting them, and polling those in flight.
 #include "core/pump_inside.h"
 
 static void *ctx(const struct sc_pump *p) {
     return p->device->ctx;
 }
 
-// ---- composing ----
-
-// The exchange of a world of two: one group moves both payloads, then the sum. The group ends
-// exactly once whatever happened inside it, and nothing is added from an exchange in error.
-static sc_status pair_exchange(struct sc_pump *p, const struct sc_op_desc *desc,
-                               const struct sc_op_place *place, uint64_t permit) {
-    const struct sc_device *d = p->device;
-    uint32_t peer = 1u - p->config.core.rank;
-    sc_status status = d->group_begin(ctx(p));
-    if (status != SC_OK)
-        return status;
-    status = d->send(ctx(p), p->comm, place->src, desc->bytes, peer, place->stream);
-    if (status == SC_OK)
-        status = d->recv(ctx(p), p->comm, p->receive, desc->bytes, peer, place->stream);
-    if (SC_MUTANT(6) && status != SC_OK)
-        return status;
-    sc_status ended = d->group_end(ctx(p));
-    status = status != SC_OK ? status : ended;
-    if (status == SC_OK && !SC_MUTANT(7))
-        status = d->comm_error(ctx(p), p->comm);
-    if (status != SC_OK)
-        return status;
-    return d->add_bf16(ctx(p), place->dst, p->receive, desc->bytes, permit, place->stream);
-}
-
-static sc_status send_or_recv(struct sc_pump *p, const struct sc_op_desc *desc,
-                              const struct sc_op_place *place) {
-    const struct sc_device *d = p->device;
-    if (desc->kind == SC_OP_SEND)
-        return d->send(ctx(p), p->comm, place->src, desc->bytes, desc->root, place->stream);
-    return d->recv(ctx(p), p->comm, place->dst, desc->bytes, desc->root, place->stream);
-}
-
-sc_status sc_pump_compose(struct sc_pump *p, const struct sc_op_desc *desc,
-                          const struct sc_op_place *place, uint64_t permit) {
-    const struct sc_device *d = p->device;
-    uint64_t comm = p->comm, bytes = desc->bytes;
-    SC_ASSERT(comm != 0 && bytes <= p->config.core.capacity_bytes);
-    sc_status status = SC_INVALID;
-    switch ((enum sc_op_kind)desc->kind) {
-    case SC_OP_ALL_REDUCE:
-        if (p->config.core.world == 2 && bytes >= p->pair_from_bytes && bytes < p->pair_to_bytes)
-            return pair_exchange(p, desc, place, permit);
-        status = d->all_reduce(ctx(p), comm, place->dst, bytes, place->stream);
-        break;
-    case SC_OP_BROADCAST:
-        status = d->broadcast(ctx(p), comm, place->dst, bytes, desc->root, place->stream);
-        break;
-    case SC_OP_ALL_GATHER:
-        status = d->all_gather(ctx(p), comm, place->src, place->dst, bytes, place->stream);
-        break;
-    case SC_OP_REDUCE_SCATTER:
-        status = d->reduce_scatter(ctx(p), comm, place->src, place->dst, bytes, place->stream);
-        break;
-    case SC_OP_SEND:
-    case SC_OP_RECV: status = send_or_recv(p, desc, place); break;
-    case SC_OP_KIND_COUNT: break;
-    }
-    if (status == SC_OK && !SC_MUTANT(7))
-        status = d->comm_error(ctx(p), comm);
-    return status;
-}
-
-// One receive buffer serves all streams: an op on another stream than its predecessor's waits for it.
-static sc_status order_streams(struct sc_pump *p, uint64_t stream) {
-    uint64_t newest = p->newest_number != 0 ? *sc_pump_op_slot(p, p->newest_number) : 0;
-    if (newest == 0 || p->newest_stream == stream)
-        return SC_OK;
-    return p->device->stream_wait(ctx(p), stream, newest);
-}
-
-// The op's stream waits for what is enqueued on `from` so far: an empty op there marks the place.
-static sc_status fork_stream(struct sc_pump *p, uint64_t from, uint64_t stream) {
-    const struct sc_device *d = p->device;
-    uint64_t mark = 0;
-    sc_status status = d->op_begin(ctx(p), from, &mark);
-    if (status != SC_OK)
-        return status;
-    status = d->op_end(ctx(p), mark);
-    if (status == SC_OK)
-        status = d->stream_wait(ctx(p), stream, mark);
-    (void)d->op_release(ctx(p), mark);
-    return status;
-}
-
-// Every send and recv in one group, which ends exactly once whatever happened inside it.
-sc_status sc_pump_compose_group(struct sc_pump *p, const struct sc_op_desc *descs,
-                                const struct sc_op_place *places, uint32_t count) {
-    sc_status status = p->device->group_begin(ctx(p));
-    if (status != SC_OK)
-        return status;
-    for (uint32_t i = 0; i < count && status == SC_OK; i++)
-        status = send_or_recv(p, &descs[i], &places[i]);
-    sc_status ended = p->device->group_end(ctx(p));
-    status = status != SC_OK ? status : ended;
-    return status == SC_OK ? p->device->comm_error(ctx(p), p->comm) : status;
-}
-
-static sc_status launch_op(struct sc_pump *p, uint64_t epoch, uint64_t *op) {
-    const struct sc_pump_launch *l = &p->launch;
-    sc_status status = p->device->op_begin(ctx(p), l->stream, op);
-    if (status != SC_OK)
-        return status;
-    if (l->count > 1)
-        status = sc_pump_compose_group(p, l->desc, l->place, l->count);
-    else
-        status = sc_pump_compose(p, l->desc, l->place, epoch);
-    if (status == SC_INPROGRESS) // half an op is none: nothing here is asked for again
-        status = SC_SUBMIT_FAILED;
-    sc_status ended = p->device->op_end(ctx(p), *op);
-    return status != SC_OK ? status : ended;
-}
-
-void sc_pump_launch(struct sc_pump *p, const struct sc_action *action) {
-    struct sc_pump_launch *l = &p->launch;
-    uint64_t op = 0;
-    uint64_t number = action->a;
-    l->status = order_streams(p, l->stream);
-    if (l->status == SC_OK && l->from != SC_STREAM_NONE)
-        l->status = fork_stream(p, l->from, l->stream);
-    if (l->status == SC_OK && l->replay != NULL)
-        l->status =
-            p->device->replay_begin(ctx(p), l->replay->handle, l->stream, action->epoch, &op);
-    else if (l->status == SC_OK)
-        l->status = launch_op(p, action->epoch, &op);
-    *sc_pump_op_slot(p, number) = op;
-    if (l->status == SC_OK) {
-        p->newest_number = number;
-        p->newest_stream = l->stream;
-        p->open_replay = l->replay != NULL ? number : p->open_replay;
-        return;
-    }
-    struct sc_event event = {.type = SC_EVENT_OP_FAILED, .epoch = action->epoch};
-    event.u.op.number = number;
-    event.u.op.status = l->status;
-    sc_pump_queue(p, &event);
-    if (op == 0) { // nothing is on the stream: it has drained already
-        event.type = SC_EVENT_OP_DONE;
-        sc_pump_queue(p, &event);
-    }
-}
-
-// The application captures the stream and has not told: whatever we put on it would spoil the capture.
-// What else the device may answer, the op itself meets again.
-static inline bool is_captured(const struct sc_pump *p, uint64_t stream) {
-    return p->device->stream_check(ctx(p), stream) == SC_CAPTURE;
-}
-
-sc_status sc_pump_launch_through(struct sc_pump *p, struct sc_event *event, uint64_t *number,
-                                 uint64_t *seq) {
-    if (sc_pump_is_live(p, event->epoch) &&
-        (is_captured(p, p->launch.stream) ||
-         (p->launch.from != SC_STREAM_NONE && is_captured(p, p->launch.from))))
-        return SC_CAPTURE;
-    sc_status status = sc_pump_feed(p, event);
-    if (status != SC_OK)
-        return status;
-    if (p->launch.status !=
-        SC_OK) { // the epoch is being left: no refusal, whatever the device said
-        p->config.host->wake(p->config.host->ctx);
-        bool refusal = sc_status_class(p->launch.status) == SC_CLASS_CALLER;
-        return refusal && p->launch.status != SC_CLOSED ? SC_SUBMIT_FAILED : p->launch.status;
-    }
-    // The newest entry of the ledger, whether it was launched or was complete at once.
-    const struct sc_ledger *ledger = sc_core_ledger(p->core);
-    *number = ledger->next_number - 1;
-    *seq = p->launch.seqs != 0 ? ledger->submitted_seq - p->launch.seqs + 1 : 0;
-    return SC_OK;
-}
-
-static void feed_op(struct sc_pump *p, enum sc_event_type type, uint64_t number, sc_status status) {
+void sc_pump_feed_op(struct sc_pump *p, enum sc_event_type type, uint64_t number,
+                     sc_status status) {
     struct sc_event event;
     event.type = type;
     event.epoch = p->comm_epoch;
@@ -221,21 +52,6 @@ sc_status sc_pump_start(struct sc_pump *p, uint64_t epoch, const struct sc_op_de
     there.stream = from;
     *number = *seq = 0;
     return sc_pump_record(p, capture, epoch, desc, &there, 1);
-}
-
-sc_status sc_pump_join_op(struct sc_pump *p, uint64_t epoch, uint64_t number, uint64_t stream) {
-    const struct sc_ledger *ledger = sc_core_ledger(p->core);
-    if (!sc_pump_is_live(p, epoch))
-        return SC_EPOCH_LOST;
-    if (!sc_pump_op_pending(p, number))
-        return SC_OK; // complete, or recorded in order
-    if (is_captured(p, stream))
-        return SC_CAPTURE;
-    SC_ASSERT(sc_ledger_at(ledger, number)->number == number);
-    sc_status status = p->device->stream_wait(ctx(p), stream, *sc_pump_op_slot(p, number));
-    if (status != SC_OK)
-        feed_op(p, SC_EVENT_OP_FAILED, number, status);
-    return status;
 }
 
 // Both sides of a pair must name it alike: the lowest pair of a group comes first in it.
@@ -302,11 +118,13 @@ static bool is_mute(struct sc_pump *p, uint64_t number) {
 }
 
 // The op has left its stream.
-static void finish(struct sc_pump *p, uint64_t number, uint64_t *op) {
-    if (*op != 0)
+static inline void finish(struct sc_pump *p, uint64_t number, uint64_t *op) {
+    if (number == p->pinned_number)
+        p->pinned_op = *op;
+    else if (*op != 0)
         (void)p->device->op_release(ctx(p), *op);
     *op = 0;
-    feed_op(p, SC_EVENT_OP_DONE, number, SC_OK);
+    sc_pump_feed_op(p, SC_EVENT_OP_DONE, number, SC_OK);
 }
 
 // Polls the oldest op of one stream; true when it left, and the next one may be looked at. A poll
@@ -321,19 +139,20 @@ static bool poll_oldest(struct sc_pump *p, const struct sc_ledger_entry *entry) 
     if (status == SC_INPROGRESS && !is_mute(p, number))
         return false;
     if (status != SC_OK) {
-        feed_op(p, SC_EVENT_OP_FAILED, number, status);
+        sc_pump_feed_op(p, SC_EVENT_OP_FAILED, number, status);
         return false;
     }
-    p->mute_number = p->mute_number == number ? 0 : p->mute_number;
+    if (p->mute_number != 0 && p->mute_number == number)
+        p->mute_number = 0;
     if (state == SC_OP_ENQUEUED)
         return false;
     if (state == SC_OP_STARTED) {
         if (!entry->started)
-            feed_op(p, SC_EVENT_OP_STARTED, number, SC_OK);
+            sc_pump_feed_op(p, SC_EVENT_OP_STARTED, number, SC_OK);
         return false;
     }
     if (state == SC_OP_FAILED)
-        feed_op(p, SC_EVENT_OP_FAILED, number, SC_DEVICE_ERROR);
+        sc_pump_feed_op(p, SC_EVENT_OP_FAILED, number, SC_DEVICE_ERROR);
     finish(p, number, op);
     return true;
 }

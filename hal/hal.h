@@ -10,7 +10,9 @@
 //   - outputs come last and are written only on SC_OK;
 //   - a handle is a generation-tagged 64-bit number, never 0; 0 stands for "none". A handle that
 //     was closed, released or aborted is answered with SC_INVALID for ever after;
-//   - calls on one table come from one thread at a time; the pump sees to that;
+//   - calls on one table come from one thread at a time; the pump sees to that. But the driver of a GPU
+//     may keep whoever asks it waiting, so verbs that enqueue, register or allocate are called outside
+//     the monitor, one op at a time, and any others may come beside them;
 //   - `ctx` is the table's own and is passed back unchanged.
 // A table begins with its size, so that verbs can be added at its end.
 #ifndef SC_HAL_H
@@ -186,7 +188,8 @@ struct sc_device {
     // Begins to give the communicator up; comm_poll says SC_COMM_GONE when it has returned. Its
     // pending ops then drain without an error and with undefined data. Legal once, in any state;
     // on a forming communicator it orphans the attempt. Its registrations end with it. While
-    // captures hold the communicator it does not return (captures_held tells).
+    // captures hold the communicator it does not return (captures_held tells). It may come while an op
+    // is being composed: the verbs of that op may then fail, and it returns after op_end.
     sc_status (*comm_abort)(void *ctx, uint64_t comm);
 
     // Gives up waiting for an abort that does not return: the handle ends at once, what it holds
@@ -215,7 +218,9 @@ struct sc_device {
     sc_status (*op_begin)(void *ctx, uint64_t stream, uint64_t *op);
     // Marks its end. Legal once, and also after a verb in between failed.
     sc_status (*op_end)(void *ctx, uint64_t op);
-    // Never disturbs a capture on any thread. Done means that all before it on its stream are done.
+    // Never disturbs a capture on any thread. Done means that all before it on its stream are done. Where
+    // there is ops_look it tells what the last look found, and a poll by the PROGRESS thread makes the
+    // device look again.
     sc_status (*op_poll)(void *ctx, uint64_t op, enum sc_op_state *state);
     // Forgets the handle; what is enqueued stays enqueued. Legal in any state after op_end.
     sc_status (*op_release)(void *ctx, uint64_t op);
@@ -272,6 +277,10 @@ struct sc_device {
     sc_status (*replay_begin)(void *ctx, uint64_t capture, uint64_t stream, uint64_t epoch,
                               uint64_t *op);
     sc_status (*replay_end)(void *ctx, uint64_t op);
+
+    // Looks at the ops in flight. NULL where op_poll does. The driver may keep it waiting: outside the
+    // monitor, but any thread, and beside all other verbs.
+    void (*ops_look)(void *ctx);
 };
 
 // The names of the device verbs, for reports and for making the n-th call of each fail.

@@ -44,6 +44,8 @@ sc_status sc_hal_check_create(const struct sc_device *inner,
     sc_check_enter_comm_verbs(&check->device);
     sc_check_enter_memory_verbs(&check->device);
     sc_check_enter_op_verbs(&check->device);
+    if (inner->ops_look == NULL)
+        check->device.ops_look = NULL;
     sc_check_enter_collective_verbs(&check->device);
     *out = check;
     return SC_OK;

@@ -7,10 +7,8 @@
 
 // ---- groups ---------------------------------------------------------------------------------
 
-static _Thread_local char this_thread;
-
 static bool is_foreign_group(struct sc_hal_check *check, enum sc_device_verb verb) {
-    bool foreign = check->group_depth > 0 && check->group_thread != &this_thread;
+    bool foreign = check->group_depth > 0 && check->group_thread != sc_check_thread();
 
     if (foreign)
         sc_check_breach(check, verb, "the open group belongs to another thread");
@@ -25,7 +23,7 @@ static sc_status group_begin(void *ctx) {
     sc_status answer = check->inner->group_begin(check->inner->ctx);
     if (answer == SC_OK) {
         check->group_depth++;
-        check->group_thread = &this_thread;
+        check->group_thread = sc_check_thread();
     }
     return answer;
 }

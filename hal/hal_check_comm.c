@@ -167,6 +167,7 @@ static sc_status comm_abort(void *ctx, uint64_t comm) {
     sc_status answer = check->inner->comm_abort(check->inner->ctx, comm);
     if (answer == SC_OK || answer == SC_INPROGRESS) {
         held->aborted = true;
+        held->aborted_by = sc_check_thread();
         end_registrations(check, comm);
     }
     return answer;

@@ -215,6 +215,12 @@ static sc_status replay_end(void *ctx, uint64_t op) {
     return check->inner->replay_end(check->inner->ctx, op);
 }
 
+static void ops_look(void *ctx) {
+    const struct sc_hal_check *check = ctx;
+
+    check->inner->ops_look(check->inner->ctx);
+}
+
 void sc_check_enter_op_verbs(struct sc_device *device) {
     device->op_begin = op_begin;
     device->op_end = op_end;
@@ -229,4 +235,5 @@ void sc_check_enter_op_verbs(struct sc_device *device) {
     device->capture_release = capture_release;
     device->replay_begin = replay_begin;
     device->replay_end = replay_end;
+    device->ops_look = ops_look;
 }

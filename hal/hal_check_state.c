@@ -108,10 +108,18 @@ void sc_check_remove(struct sc_hal_check *check, struct sc_held *held) {
 
 // ---- what several verbs ask -----------------------------------------------------------------
 
+const void *sc_check_thread(void) {
+    static _Thread_local char here;
+
+    return &here;
+}
+
 bool sc_check_outside_group(struct sc_hal_check *check, enum sc_device_verb verb) {
-    if (check->group_depth > 0)
+    bool inside = check->group_depth > 0 && check->group_thread == sc_check_thread();
+
+    if (inside)
         sc_check_breach(check, verb, "a group is open, %u deep", check->group_depth);
-    return check->group_depth == 0;
+    return !inside;
 }
 
 bool sc_check_is_capturing(const struct sc_hal_check *check, uint64_t stream) {
@@ -132,8 +140,9 @@ struct sc_held *sc_check_usable_comm(struct sc_hal_check *check, enum sc_device_
 
     if (held == NULL)
         return NULL;
-    if (held->aborted) {
-        sc_check_breach(check, verb, "communicator %#" PRIx64 " was aborted", comm);
+    if (held->aborted) { // in the middle of an op, where another thread has done so
+        if (held->aborted_by == sc_check_thread())
+            sc_check_breach(check, verb, "communicator %#" PRIx64 " was aborted", comm);
         return NULL;
     }
     if (!held->ready) {

@@ -22,13 +22,14 @@ struct sc_held {
     uint64_t epoch; // communicator
     uint32_t world; // communicator
     uint8_t kind;
-    uint8_t user;     // communicator: its bit in sc_check_allocation.users
-    bool ready;       // communicator: was reported SC_COMM_READY
-    bool failed;      // communicator: was reported SC_COMM_ERROR
-    bool abort_tried; // communicator: comm_abort was called
-    bool aborted;     // communicator: and has begun
-    bool ended;       // op, capture: its end was called
-    bool replay;      // op: begun by replay_begin
+    uint8_t user;           // communicator: its bit in sc_check_allocation.users
+    bool ready;             // communicator: was reported SC_COMM_READY
+    bool failed;            // communicator: was reported SC_COMM_ERROR
+    bool abort_tried;       // communicator: comm_abort was called
+    bool aborted;           // communicator: and has begun
+    const void *aborted_by; // thread
+    bool ended;             // op, capture: its end was called
+    bool replay;            // op: begun by replay_begin
 };
 
 struct sc_check_allocation {
@@ -90,6 +91,9 @@ sc_status sc_check_output(struct sc_hal_check *check, enum sc_device_verb verb, 
 
 const char *sc_held_kind_name(enum sc_held_kind kind);
 
+// An address that names the calling thread.
+const void *sc_check_thread(void);
+
 // NULL when no such handle is held. The pointer is good until the next add or remove.
 struct sc_held *sc_check_find(struct sc_hal_check *check, enum sc_held_kind kind, uint64_t handle);
 
@@ -105,7 +109,7 @@ struct sc_held *sc_check_add(struct sc_hal_check *check, enum sc_device_verb ver
 // Forgets a handle. The last entry moves into its place: walk downwards while removing.
 void sc_check_remove(struct sc_hal_check *check, struct sc_held *held);
 
-// False after a report when a group is open.
+// False after a report when a group of this thread's is open.
 bool sc_check_outside_group(struct sc_hal_check *check, enum sc_device_verb verb);
 
 bool sc_check_is_capturing(const struct sc_hal_check *check, uint64_t stream);

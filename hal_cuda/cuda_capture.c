@@ -84,12 +84,15 @@ sc_status sc_cuda_capture_begin(void *ctx, uint64_t stream, uint64_t *handle) {
         let_go(graph);
         return status;
     }
-    *slot = (struct sc_cuda_capture){.handle = ++c->generation,
-                                     .stream = sc_cuda_stream(stream),
-                                     .comm = sc_cuda_comm_live(c),
-                                     .open = true,
-                                     .graph = graph};
-    *handle = slot->handle;
+    struct sc_cuda_capture made = {.handle = ++c->generation,
+                                   .stream = sc_cuda_stream(stream),
+                                   .comm = sc_cuda_comm_live(c),
+                                   .open = true,
+                                   .graph = graph};
+    pthread_mutex_lock(&c->device->lock); // a replay looks for another one, beside this verb
+    *slot = made;
+    pthread_mutex_unlock(&c->device->lock);
+    *handle = made.handle;
     return SC_OK;
 }
 
@@ -100,7 +103,9 @@ sc_status sc_cuda_capture_end(void *ctx, uint64_t handle) {
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     if (slot == NULL || !slot->open)
         return SC_INVALID;
+    pthread_mutex_lock(&c->device->lock);
     slot->open = false;
+    pthread_mutex_unlock(&c->device->lock);
     sc_cuda_enter(c, &guard);
     sc_status status = sc_cuda_status(c, c->cu->cuStreamIsCapturing_(slot->stream, &capturing));
     sc_cuda_leave(c, &guard);
@@ -114,7 +119,9 @@ sc_status sc_cuda_capture_release(void *ctx, uint64_t handle) {
     struct sc_cuda_capture *slot = find(c, handle);
     if (slot == NULL || slot->open)
         return SC_INVALID;
+    pthread_mutex_lock(&c->device->lock);
     slot->handle = 0;
+    pthread_mutex_unlock(&c->device->lock);
     (void)take(c);
     return SC_OK;
 }
@@ -133,15 +140,16 @@ sc_status sc_cuda_captures_held(void *ctx, uint64_t comm, uint32_t *held) {
 sc_status sc_cuda_replay_begin(void *ctx, uint64_t handle, uint64_t stream, uint64_t epoch,
                                uint64_t *op) {
     struct sc_cuda *c = ctx;
-    const struct sc_cuda_capture *slot = find(c, handle);
     (void)epoch; // the sums in the graph were given theirs as they were captured
-    if (slot == NULL || slot->open)
-        return SC_INVALID;
-    return sc_cuda_op_begin_replay(c, stream, op);
+    pthread_mutex_lock(&c->device->lock);
+    const struct sc_cuda_capture *slot = find(c, handle);
+    bool replays = slot != NULL && !slot->open;
+    pthread_mutex_unlock(&c->device->lock);
+    return replays ? sc_cuda_op_begin_replay(c, stream, op) : SC_INVALID;
 }
 
 sc_status sc_cuda_replay_end(void *ctx, uint64_t op) {
-    return sc_cuda_op_end(ctx, op);
+    return sc_cuda_op_end_replay(ctx, op);
 }
 
 void sc_cuda_captures_close(struct sc_cuda *c) {

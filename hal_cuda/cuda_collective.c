@@ -28,30 +28,33 @@ sc_status sc_cuda_nccl_status(ncclResult_t result) {
 
 sc_status sc_cuda_group_begin(void *ctx) {
     struct sc_cuda *c = ctx;
-    return c->context_lost ? SC_CONTEXT_LOST : sc_cuda_nccl_status(c->nccl->ncclGroupStart_());
+    if (c->context_lost)
+        return SC_CONTEXT_LOST;
+    sc_cuda_stay(c);
+    sc_status status = sc_cuda_nccl_status(c->nccl->ncclGroupStart_());
+    if (status != SC_OK)
+        sc_cuda_stay_over(c);
+    return status;
 }
 
 sc_status sc_cuda_group_end(void *ctx) {
     struct sc_cuda *c = ctx;
-    struct sc_cuda_guard guard;
-    sc_cuda_enter(c, &guard);
+    if (c->stays == 0)
+        return SC_STATE; // none is open
     sc_status status = sc_cuda_nccl_status(c->nccl->ncclGroupEnd_());
-    sc_cuda_leave(c, &guard);
+    sc_cuda_stay_over(c);
     return status;
 }
 
-// What every collective does first.
-#define USABLE(c, comm, handle)                                                                    \
-    ncclComm_t comm = sc_cuda_comm_usable((c), (handle));                                          \
-    if (comm == NULL)                                                                              \
-    return (c)->context_lost ? SC_CONTEXT_LOST : SC_STATE
-
-// … and how it then answers.
-#define CALL(c, name, ...)                                                                         \
+// A call on the communicator `comm` of a handle, as the answer of the verb.
+#define CALL(c, handle, name, ...)                                                                 \
     do {                                                                                           \
         struct sc_cuda_guard guard;                                                                \
         sc_cuda_enter((c), &guard);                                                                \
-        sc_status status = sc_cuda_nccl_status((c)->nccl->name(__VA_ARGS__));                      \
+        ncclComm_t comm = sc_cuda_comm_usable((c), (handle));                                      \
+        sc_status status = (c)->context_lost ? SC_CONTEXT_LOST : SC_STATE;                         \
+        if (comm != NULL)                                                                          \
+            status = sc_cuda_nccl_status((c)->nccl->name(__VA_ARGS__));                            \
         sc_cuda_leave((c), &guard);                                                                \
         return status;                                                                             \
     } while (0)
@@ -59,49 +62,43 @@ sc_status sc_cuda_group_end(void *ctx) {
 sc_status sc_cuda_send(void *ctx, uint64_t handle, uint64_t src, uint64_t bytes, uint32_t peer,
                        uint64_t stream) {
     struct sc_cuda *c = ctx;
-    USABLE(c, comm, handle);
-    CALL(c, ncclSend_, at(src), bytes / SC_BF16_BYTES, ncclBfloat16, (int)peer, comm,
+    CALL(c, handle, ncclSend_, at(src), bytes / SC_BF16_BYTES, ncclBfloat16, (int)peer, comm,
          stream_of(stream));
 }
 
 sc_status sc_cuda_recv(void *ctx, uint64_t handle, uint64_t dst, uint64_t bytes, uint32_t peer,
                        uint64_t stream) {
     struct sc_cuda *c = ctx;
-    USABLE(c, comm, handle);
-    CALL(c, ncclRecv_, at(dst), bytes / SC_BF16_BYTES, ncclBfloat16, (int)peer, comm,
+    CALL(c, handle, ncclRecv_, at(dst), bytes / SC_BF16_BYTES, ncclBfloat16, (int)peer, comm,
          stream_of(stream));
 }
 
 sc_status sc_cuda_all_reduce(void *ctx, uint64_t handle, uint64_t buf, uint64_t bytes,
                              uint64_t stream) {
     struct sc_cuda *c = ctx;
-    USABLE(c, comm, handle);
-    CALL(c, ncclAllReduce_, at(buf), at(buf), bytes / SC_BF16_BYTES, ncclBfloat16, ncclSum, comm,
-         stream_of(stream));
+    CALL(c, handle, ncclAllReduce_, at(buf), at(buf), bytes / SC_BF16_BYTES, ncclBfloat16, ncclSum,
+         comm, stream_of(stream));
 }
 
 sc_status sc_cuda_broadcast(void *ctx, uint64_t handle, uint64_t buf, uint64_t bytes, uint32_t root,
                             uint64_t stream) {
     struct sc_cuda *c = ctx;
-    USABLE(c, comm, handle);
-    CALL(c, ncclBroadcast_, at(buf), at(buf), bytes / SC_BF16_BYTES, ncclBfloat16, (int)root, comm,
-         stream_of(stream));
+    CALL(c, handle, ncclBroadcast_, at(buf), at(buf), bytes / SC_BF16_BYTES, ncclBfloat16,
+         (int)root, comm, stream_of(stream));
 }
 
 sc_status sc_cuda_all_gather(void *ctx, uint64_t handle, uint64_t src, uint64_t dst, uint64_t bytes,
                              uint64_t stream) {
     struct sc_cuda *c = ctx;
-    USABLE(c, comm, handle);
-    CALL(c, ncclAllGather_, at(src), at(dst), bytes / SC_BF16_BYTES, ncclBfloat16, comm,
+    CALL(c, handle, ncclAllGather_, at(src), at(dst), bytes / SC_BF16_BYTES, ncclBfloat16, comm,
          stream_of(stream));
 }
 
 sc_status sc_cuda_reduce_scatter(void *ctx, uint64_t handle, uint64_t src, uint64_t dst,
                                  uint64_t bytes, uint64_t stream) {
     struct sc_cuda *c = ctx;
-    USABLE(c, comm, handle);
-    CALL(c, ncclReduceScatter_, at(src), at(dst), bytes / SC_BF16_BYTES, ncclBfloat16, ncclSum,
-         comm, stream_of(stream));
+    CALL(c, handle, ncclReduceScatter_, at(src), at(dst), bytes / SC_BF16_BYTES, ncclBfloat16,
+         ncclSum, comm, stream_of(stream));
 }
 
 sc_status sc_cuda_add_bf16(void *ctx, uint64_t dst, uint64_t src, uint64_t bytes, uint64_t epoch,

@@ -119,6 +119,23 @@ static sc_status warm_up(struct sc_cuda_comm *m) {
     return status;
 }
 
+// In a group an abort only raises its flags, and frees the communicator when the group ends. By the flags
+// a kernel ends that a lost peer keeps on the GPU, and with it whoever waits in the driver for the GPU:
+// perhaps a thread that is just enqueueing an op of this communicator.
+static void abort_comm(struct sc_cuda_comm *m) {
+    struct sc_cuda_device *d = m->device;
+    bool grouped = m->nccl->ncclGroupStart_() == ncclSuccess;
+    (void)m->nccl->ncclCommAbort_(m->comm);
+    pthread_mutex_lock(&d->lock);
+    atomic_store(&d->awaited, true);
+    while (atomic_load(&d->visitors) != 0)
+        pthread_cond_wait(&d->change, &d->lock);
+    atomic_store(&d->awaited, false);
+    pthread_mutex_unlock(&d->lock);
+    if (grouped)
+        (void)m->nccl->ncclGroupEnd_();
+}
+
 static void destroy(struct sc_cuda_comm *m) {
     sc_cuda_device_let_go(m->device);
     pthread_cond_destroy(&m->change);
@@ -156,7 +173,7 @@ static void *work(void *arg) {
     pthread_mutex_unlock(&m->lock);
 
     if (m->comm != NULL)
-        (void)m->nccl->ncclCommAbort_(m->comm);
+        abort_comm(m);
     pthread_mutex_lock(&m->lock);
     set_state(m, SC_COMM_GONE, SC_OK);
     bool left_behind = m->left_behind;
@@ -184,27 +201,6 @@ static struct sc_cuda_comm **slot_of(struct sc_cuda *c, uint64_t handle) {
         if (c->comms[i] != NULL && c->comms[i]->handle == handle)
             return &c->comms[i];
     return NULL;
-}
-
-ncclComm_t sc_cuda_comm_look(struct sc_cuda *c, uint64_t handle) {
-    struct sc_cuda_comm **slot = slot_of(c, handle);
-    if (slot == NULL)
-        return NULL;
-    struct sc_cuda_comm *m = *slot;
-    pthread_mutex_lock(&m->lock);
-    bool usable = m->state == SC_COMM_READY && !m->abort_wanted;
-    pthread_mutex_unlock(&m->lock);
-    if (!usable)
-        return NULL;
-    c->ready.handle = handle;
-    c->ready.comm = m->comm;
-    c->ready.registers = m->registers;
-    return m->comm;
-}
-
-static void forget_ready(struct sc_cuda *c, uint64_t handle) {
-    if (c->ready.handle == handle)
-        c->ready.handle = 0;
 }
 
 sc_status sc_cuda_comm_id(void *ctx, struct sc_comm_id *out) {
@@ -254,18 +250,12 @@ sc_status sc_cuda_comm_create(void *ctx, const struct sc_comm_spec *spec, uint64
     return SC_OK;
 }
 
-static void forget_registrations(struct sc_cuda *c, uint64_t comm) {
-    for (uint32_t i = 0; i < SC_CUDA_REGISTRATIONS_MAX; i++)
-        if (c->registrations[i].comm == comm)
-            c->registrations[i] = (struct sc_cuda_registration){0};
-}
-
 // It is the worker's own from now on. Inside its lock.
 static void leave_behind(struct sc_cuda *c, struct sc_cuda_comm **slot) {
     struct sc_cuda_comm *m = *slot;
     m->left_behind = true;
     bool gone = m->state == SC_COMM_GONE;
-    forget_registrations(c, m->handle);
+    sc_cuda_registrations_end(c, m->handle);
     *slot = NULL;
     if (!gone) {
         atomic_fetch_add(&left, 1);
@@ -276,6 +266,13 @@ static void leave_behind(struct sc_cuda *c, struct sc_cuda_comm **slot) {
         return;
     (void)pthread_join(m->thread, NULL);
     destroy(m);
+}
+
+static sc_status error_of(const struct sc_cuda *c, ncclComm_t comm) {
+    ncclResult_t error = ncclSuccess;
+    ncclResult_t asked = c->nccl->ncclCommGetAsyncError_(comm, &error);
+    bool well = asked == ncclSuccess && (error == ncclSuccess || error == ncclInProgress);
+    return well ? SC_OK : SC_ASYNC_ERROR;
 }
 
 sc_status sc_cuda_comm_poll(void *ctx, uint64_t handle, struct sc_comm_report *report) {
@@ -294,7 +291,13 @@ sc_status sc_cuda_comm_poll(void *ctx, uint64_t handle, struct sc_comm_report *r
     }
     bool usable = m->state == SC_COMM_READY && !m->abort_wanted;
     pthread_mutex_unlock(&m->lock);
-    if (usable && (now.error = sc_cuda_comm_error(c, handle)) != SC_OK)
+    if (usable && c->ready.handle != handle) {
+        c->ready.handle = 0;
+        c->ready.comm = m->comm;
+        c->ready.registers = m->registers;
+        c->ready.handle = handle;
+    }
+    if (usable && (now.error = error_of(c, m->comm)) != SC_OK)
         now.state = SC_COMM_ERROR;
     if (c->context_lost && now.state != SC_COMM_GONE) {
         now.state = SC_COMM_ERROR;
@@ -306,19 +309,18 @@ sc_status sc_cuda_comm_poll(void *ctx, uint64_t handle, struct sc_comm_report *r
     (void)pthread_join(m->thread, NULL); // it has done its last
     destroy(m);
     *slot = NULL;
-    forget_registrations(c, handle);
+    sc_cuda_registrations_end(c, handle);
     return SC_OK;
 }
 
 sc_status sc_cuda_comm_error(void *ctx, uint64_t handle) {
     struct sc_cuda *c = ctx;
+    struct sc_cuda_guard guard;
+    sc_cuda_enter(c, &guard);
     ncclComm_t comm = sc_cuda_comm_usable(c, handle);
-    ncclResult_t error = ncclSuccess;
-    if (comm == NULL)
-        return SC_INVALID;
-    ncclResult_t asked = c->nccl->ncclCommGetAsyncError_(comm, &error);
-    bool well = asked == ncclSuccess && (error == ncclSuccess || error == ncclInProgress);
-    return well ? SC_OK : SC_ASYNC_ERROR;
+    sc_status status = comm != NULL ? error_of(c, comm) : SC_INVALID;
+    sc_cuda_leave(c, &guard);
+    return status;
 }
 
 sc_status sc_cuda_comm_abort(void *ctx, uint64_t handle) {
@@ -332,7 +334,8 @@ sc_status sc_cuda_comm_abort(void *ctx, uint64_t handle) {
         pthread_mutex_unlock(&m->lock);
         return SC_INVALID;
     }
-    forget_ready(c, handle);
+    if (c->ready.handle == handle)
+        c->ready.handle = 0;
     m->abort_wanted = true;
     pthread_cond_signal(&m->change);
     // A create that has not returned has nothing on any stream and knows no memory of ours: it is

@@ -6,12 +6,13 @@
 
 #include <stdlib.h>
 
-#define INDEX_BITS 20
+#define INDEX_BITS 17
+#define OPS_MAX (1u << INDEX_BITS) // the largest ledger, twice
 #define POOL_STEP 256u
 
 static struct sc_cuda_op *op_of(struct sc_cuda *c, uint64_t handle) {
-    uint32_t index = (uint32_t)(handle & ((1u << INDEX_BITS) - 1));
-    if (handle == 0 || index >= c->ops_capacity)
+    uint32_t index = (uint32_t)(handle & (OPS_MAX - 1));
+    if (handle == 0)
         return NULL;
     struct sc_cuda_op *op = &c->ops[index];
     return op->in_use && op->generation == (uint32_t)(handle >> INDEX_BITS) ? op : NULL;
@@ -22,16 +23,10 @@ static uint64_t handle_of(const struct sc_cuda *c, const struct sc_cuda_op *op) 
 }
 
 static sc_status grow(struct sc_cuda *c) {
-    if (c->ops_capacity + POOL_STEP > 1u << INDEX_BITS)
-        return SC_NO_MEMORY;
-    pthread_mutex_lock(&c->device->lock);
-    struct sc_cuda_op *ops = realloc(c->ops, (c->ops_capacity + POOL_STEP) * sizeof *ops);
-    c->ops = ops != NULL ? ops : c->ops;
-    pthread_mutex_unlock(&c->device->lock);
-    if (ops == NULL)
+    if (c->ops_count + POOL_STEP > OPS_MAX)
         return SC_NO_MEMORY;
     for (uint32_t i = 0; i < POOL_STEP; i++) {
-        struct sc_cuda_op *op = &ops[c->ops_capacity];
+        struct sc_cuda_op *op = &c->ops[c->ops_count];
         *op = (struct sc_cuda_op){.generation = 1};
         sc_status status =
             sc_cuda_status(c, c->cu->cuEventCreate_(&op->start, CU_EVENT_DISABLE_TIMING));
@@ -40,20 +35,21 @@ static sc_status grow(struct sc_cuda *c) {
         if (status != SC_OK)
             return c->ops_free != 0 ? SC_OK : status;
         op->next_free = c->ops_free;
-        c->ops_free = ++c->ops_capacity;
+        c->ops_free = ++c->ops_count;
     }
     return SC_OK;
 }
 
 sc_status sc_cuda_ops_open(struct sc_cuda *c, uint32_t count) {
-    sc_status status = SC_OK;
-    while (status == SC_OK && c->ops_capacity < count)
+    c->ops = calloc(OPS_MAX, sizeof *c->ops); // touched as far as they are made
+    sc_status status = c->ops != NULL ? SC_OK : SC_NO_MEMORY;
+    while (status == SC_OK && c->ops_count < count)
         status = grow(c);
     return status;
 }
 
 void sc_cuda_ops_close(struct sc_cuda *c) {
-    for (uint32_t i = 0; i < c->ops_capacity; i++) {
+    for (uint32_t i = 0; i < c->ops_count; i++) {
         (void)c->cu->cuEventDestroy_(c->ops[i].start);
         (void)c->cu->cuEventDestroy_(c->ops[i].end);
     }
@@ -61,6 +57,12 @@ void sc_cuda_ops_close(struct sc_cuda *c) {
 }
 
 static sc_status take(struct sc_cuda *c, struct sc_cuda_op **out) {
+    if (c->ops_free == 0) {
+        pthread_mutex_lock(&c->device->lock);
+        c->ops_free = c->ops_returned;
+        c->ops_returned = 0;
+        pthread_mutex_unlock(&c->device->lock);
+    }
     if (c->ops_free == 0) {
         sc_status status = grow(c);
         if (status != SC_OK)
@@ -77,10 +79,8 @@ static sc_status take(struct sc_cuda *c, struct sc_cuda_op **out) {
 }
 
 static void put(struct sc_cuda *c, struct sc_cuda_op *op) {
-    sc_cuda_watch_forget(c, op);
     op->in_use = false;
-    op->next_free = c->ops_free;
-    c->ops_free = (uint32_t)(op - c->ops) + 1;
+    sc_cuda_watch_forget(c, op);
 }
 
 sc_status sc_cuda_stream_check(void *ctx, uint64_t stream) {
@@ -112,21 +112,14 @@ static sc_status begin(struct sc_cuda *c, CUstream stream, uint64_t *handle) {
     return SC_OK;
 }
 
-static void leave_op(struct sc_cuda *c) {
-    c->in_op = false;
-    sc_cuda_leave(c, &c->op_guard);
-}
-
 sc_status sc_cuda_op_begin(void *ctx, uint64_t stream, uint64_t *handle) {
     struct sc_cuda *c = ctx;
     if (c->context_lost)
         return SC_CONTEXT_LOST;
-    sc_cuda_enter(c, &c->op_guard);
+    sc_cuda_stay(c);
     sc_status status = begin(c, sc_cuda_stream(stream), handle);
-    if (status == SC_OK)
-        c->in_op = true;
-    else
-        sc_cuda_leave(c, &c->op_guard);
+    if (status != SC_OK)
+        sc_cuda_stay_over(c);
     return status;
 }
 
@@ -134,23 +127,35 @@ sc_status sc_cuda_op_begin(void *ctx, uint64_t stream, uint64_t *handle) {
 sc_status sc_cuda_op_begin_replay(struct sc_cuda *c, uint64_t stream, uint64_t *handle) {
     sc_status status = sc_cuda_op_begin(c, stream, handle);
     if (status == SC_OK)
-        leave_op(c);
+        sc_cuda_stay_over(c);
+    return status;
+}
+
+static sc_status end(struct sc_cuda *c, struct sc_cuda_op *op) {
+    op->ended = true;
+    sc_status status = sc_cuda_status(c, c->cu->cuEventRecord_(op->end, op->stream));
+    op->failed = status != SC_OK || !sc_cuda_watch_add(c, op);
     return status;
 }
 
 sc_status sc_cuda_op_end(void *ctx, uint64_t handle) {
     struct sc_cuda *c = ctx;
     struct sc_cuda_op *op = op_of(c, handle);
+    if (op == NULL || op->ended)
+        return SC_INVALID;
+    sc_status status = end(c, op);
+    sc_cuda_stay_over(c);
+    return status;
+}
+
+sc_status sc_cuda_op_end_replay(struct sc_cuda *c, uint64_t handle) {
+    struct sc_cuda_op *op = op_of(c, handle);
     struct sc_cuda_guard guard;
     if (op == NULL || op->ended)
         return SC_INVALID;
-    op->ended = true;
     sc_cuda_enter(c, &guard);
-    sc_status status = sc_cuda_status(c, c->cu->cuEventRecord_(op->end, op->stream));
+    sc_status status = end(c, op);
     sc_cuda_leave(c, &guard);
-    if (c->in_op)
-        leave_op(c);
-    op->failed = status != SC_OK || !sc_cuda_watch_add(c, op);
     return status;
 }
 
@@ -166,11 +171,9 @@ sc_status sc_cuda_op_poll(void *ctx, uint64_t handle, enum sc_op_state *state) {
         return SC_OK;
     }
     enum sc_op_state known;
-    struct sc_cuda_guard guard;
-    sc_cuda_enter(c, &guard);
     sc_status status = sc_cuda_watch_ask(c, op, &known);
-    sc_cuda_leave(c, &guard);
-    c->context_lost |= status == SC_CONTEXT_LOST;
+    if (status == SC_CONTEXT_LOST)
+        c->context_lost = true;
     if (status == SC_OK)
         *state = known;
     return status;

@@ -10,6 +10,7 @@
 #define LINE_BYTES 512u
 
 void sc_cuda_context_in(struct sc_cuda *c, struct sc_cuda_guard *guard) {
+    atomic_fetch_add(&c->device->visitors, 1);
     guard->before = NULL;
     (void)c->cu->cuCtxGetCurrent_(&guard->before);
     if (guard->before != c->device->context)
@@ -24,11 +25,31 @@ void sc_cuda_context_out(struct sc_cuda *c, const struct sc_cuda_guard *guard) {
     (void)c->cu->cuThreadExchangeStreamCaptureMode_(&mode);
     if (guard->before != c->device->context)
         (void)c->cu->cuCtxSetCurrent_(guard->before);
+    if (atomic_fetch_sub(&c->device->visitors, 1) == 1 && atomic_load(&c->device->awaited)) {
+        pthread_mutex_lock(&c->device->lock);
+        pthread_cond_broadcast(&c->device->change);
+        pthread_mutex_unlock(&c->device->lock);
+    }
+}
+
+void sc_cuda_stay(struct sc_cuda *c) {
+    if (c->stays++ != 0)
+        return;
+    sc_cuda_context_in(c, &c->stay);
+    atomic_store_explicit(&c->stayer, pthread_self(), memory_order_relaxed);
+}
+
+void sc_cuda_stay_over(struct sc_cuda *c) {
+    if (--c->stays != 0)
+        return;
+    atomic_store_explicit(&c->stayer, 0, memory_order_relaxed);
+    sc_cuda_context_out(c, &c->stay);
 }
 
 sc_status sc_cuda_failure(struct sc_cuda *c, CUresult result) {
     sc_status status = sc_cuda_meaning(result);
-    c->context_lost |= status == SC_CONTEXT_LOST;
+    if (status == SC_CONTEXT_LOST)
+        c->context_lost = true;
     return status;
 }
 
@@ -70,6 +91,7 @@ static const struct sc_device table = {
     .captures_held = sc_cuda_captures_held,
     .replay_begin = sc_cuda_replay_begin,
     .replay_end = sc_cuda_replay_end,
+    .ops_look = sc_cuda_ops_look,
 };
 
 // ---- opening ----

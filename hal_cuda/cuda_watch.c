@@ -6,8 +6,8 @@
 // every other thread out of the driver meanwhile. When a peer is lost, what runs spins until the abort:
 // a PROGRESS thread that waited for the driver would then never come to it, nor send a heartbeat. So it
 // asks the driver nothing. This thread looks at the ops in flight for it, those of each stream in their
-// order, and lowers the fence. A thread of the application's asks by itself: that is quicker, and it
-// waits in the driver for nobody but another of its own kind.
+// order, and lowers the fence. A thread of the application's looks by itself, outside the monitor: that is
+// quicker, and keeps nobody.
 #include "hal_cuda/inside.h"
 
 #include <errno.h>
@@ -66,6 +66,8 @@ void sc_cuda_watch_forget(struct sc_cuda *c, struct sc_cuda_op *op) {
     pthread_mutex_lock(&c->device->lock);
     unlink_op(c, op);
     op->generation = op->generation == UINT32_MAX ? 1 : op->generation + 1;
+    op->next_free = c->ops_returned;
+    c->ops_returned = (uint32_t)(op - c->ops) + 1;
     pthread_mutex_unlock(&c->device->lock);
 }
 
@@ -108,8 +110,7 @@ static void see(const struct sc_cuda *c, struct sight *sight) {
         sight->started = query(c, sight->start, &sight->answer);
 }
 
-// Inside the lock. Says whether something is known that was not. The pool may have moved meanwhile,
-// and the op may have been forgotten.
+// Inside the lock. Says whether something is known that was not. The op may have been forgotten.
 static bool note(struct sc_cuda *c, const struct sight *sight) {
     struct sc_cuda_op *op = &c->ops[sight->place - 1];
     if (op->generation != sight->generation || op->line == NULL)
@@ -133,12 +134,6 @@ sc_status sc_cuda_watch_ask(struct sc_cuda *c, const struct sc_cuda_op *op,
     if (op->line != NULL && sc_posix_in_progress(c->posix)) {
         c->asked = true;
         pthread_cond_broadcast(&d->change);
-    } else if (op->line != NULL) {
-        struct sight sight = aim(c, (uint32_t)(op - c->ops) + 1);
-        pthread_mutex_unlock(&d->lock);
-        see(c, &sight);
-        pthread_mutex_lock(&d->lock);
-        (void)note(c, &sight);
     }
     sc_status answer = op->answer;
     *state = known(op);
@@ -166,6 +161,16 @@ static bool look(struct sc_cuda *c) {
         for (bool more = true; more && c->lines[i].first != 0 && !c->device->lower;)
             news |= look_at(c, &c->lines[i], &more);
     return news;
+}
+
+void sc_cuda_ops_look(void *ctx) {
+    struct sc_cuda *c = ctx;
+    struct sc_cuda_guard guard;
+    sc_cuda_enter(c, &guard);
+    pthread_mutex_lock(&c->device->lock);
+    (void)look(c);
+    pthread_mutex_unlock(&c->device->lock);
+    sc_cuda_leave(c, &guard);
 }
 
 // ---- the thread ----

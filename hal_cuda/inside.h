@@ -18,7 +18,9 @@
 //   cuda_hold.c        holding a stream, to measure what is enqueued behind
 //   cuda_gpu.c         a GPU for programs of ours, beside the library
 //
-// Verbs are called by one thread at a time, under the monitor; workers have a lock of their own.
+// Verbs that the driver may keep waiting come from a thread of the application's, one op at a time; the
+// others under the monitor, beside them. What both use is atomic or inside the device's lock. Workers
+// have a lock of their own.
 #ifndef SC_CUDA_INSIDE_H
 #define SC_CUDA_INSIDE_H
 
@@ -29,6 +31,7 @@
 #include <cuda.h>
 #include <nccl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 // ---- the libraries: cuda_load.c ----------------------------------------------------------------
 
@@ -125,9 +128,11 @@ struct sc_cuda_device {
     CUdeviceptr fence;
     uint64_t *fence_source; // page-locked
     CUstream side;          // of our own writes, which must pass whatever else is enqueued
-    pthread_mutex_t lock;   // cuda_watch.c
+    pthread_mutex_t lock;
     pthread_cond_t change;
-    bool lower; // the fence is to be 0, and may not be yet
+    bool lower;                // the fence is to be 0, and may not be yet
+    _Atomic uint32_t visitors; // threads inside the context, whom an abort waits for
+    _Atomic bool awaited;      // … does
     // Of warm-ups. Scratch holds two payloads of the largest size that lanes are measured at, and
     // SC_CUDA_WARM_BYTES a rank and once more. Numbers are page-locked, SC_CUDA_NUMBERS_BYTES:
     // copies to and from them make nobody wait.
@@ -183,23 +188,27 @@ struct sc_cuda {
     const struct sc_cuda_nccl *nccl;
     struct sc_posix *posix;
     struct sc_cuda_device *device;
-    bool context_lost;
-    uint64_t generation; // of comms, captures and registrations
+    _Atomic bool context_lost;
+    _Atomic uint64_t generation; // of comms, captures and registrations
     struct {
-        uint64_t handle; // 0: none
-        ncclComm_t comm;
-        bool registers;
-    } ready; // the communicator that was last used, and was not aborted since
-    bool in_op;
-    struct sc_cuda_guard op_guard; // while in_op
+        _Atomic uint64_t handle; // 0: none
+        _Atomic(ncclComm_t) comm;
+        _Atomic bool registers;
+    } ready; // the communicator that was told to be ready, and was not aborted since
+    // From op_begin to op_end, and while a group is open, its thread is inside all along.
+    _Atomic(pthread_t) stayer; // 0: nobody stays
+    uint32_t stays;
+    struct sc_cuda_guard stay;
 
     pthread_t watch;
     bool watched;     // the thread is there
     bool asked, over; // what it is to do; inside the device's lock
     struct sc_cuda_line lines[SC_CUDA_LINES_MAX];
 
-    struct sc_cuda_op *ops;          // moves inside the device's lock only
-    uint32_t ops_capacity, ops_free; // free: 1 + index
+    struct sc_cuda_op *ops; // room for all there may ever be, ops_count of them made
+    uint32_t ops_count;
+    uint32_t ops_free;     // 1 + index
+    uint32_t ops_returned; // to be free; inside the device's lock
     struct sc_cuda_comm *comms[SC_CUDA_COMMS_MAX];
     struct sc_cuda_capture captures[SC_CUDA_CAPTURES_MAX];
     struct sc_cuda_registration registrations[SC_CUDA_REGISTRATIONS_MAX];
@@ -208,15 +217,18 @@ struct sc_cuda {
 // ---- between the verbs -------------------------------------------------------------------------
 
 // Makes our context the thread's and its capture mode relaxed, and restores what was. Otherwise what
-// NCCL and we call would spoil captures that other threads have begun in global mode. From op_begin to
-// op_end it is so all along: verbs in between ask nothing.
+// NCCL and we call would spoil captures that other threads have begun in global mode. Whoever stays is
+// inside already: its verbs ask nothing.
 void sc_cuda_context_in(struct sc_cuda *c, struct sc_cuda_guard *guard);
 void sc_cuda_context_out(struct sc_cuda *c, const struct sc_cuda_guard *guard);
 static inline void sc_cuda_enter(struct sc_cuda *c, struct sc_cuda_guard *guard) {
     guard->inside = false;
-    if (!c->in_op)
+    if (atomic_load_explicit(&c->stayer, memory_order_relaxed) != pthread_self())
         sc_cuda_context_in(c, guard);
 }
+// Enters until it is left as often. One thread at a time.
+void sc_cuda_stay(struct sc_cuda *c);
+void sc_cuda_stay_over(struct sc_cuda *c);
 static inline void sc_cuda_leave(struct sc_cuda *c, const struct sc_cuda_guard *guard) {
     if (guard->inside)
         sc_cuda_context_out(c, guard);
@@ -241,8 +253,8 @@ bool sc_cuda_thread_start(pthread_t *thread, void *(*work)(void *), void *arg);
 bool sc_cuda_watch_add(struct sc_cuda *c, struct sc_cuda_op *op);
 // Its handle is good for nothing from now on.
 void sc_cuda_watch_forget(struct sc_cuda *c, struct sc_cuda_op *op);
-// What is known of it, and what the last look at it answered. A thread of the application's looks now;
-// for the PROGRESS thread a look follows, if it is not done, and wakes it where there are news.
+// What is known of it, and what the last look at it answered. If it is not done and it is the PROGRESS
+// thread that asks, a look follows, and wakes it where there are news.
 sc_status sc_cuda_watch_ask(struct sc_cuda *c, const struct sc_cuda_op *op,
                             enum sc_op_state *state);
 bool sc_cuda_watch_open(struct sc_cuda *c);
@@ -273,10 +285,11 @@ static inline CUstream sc_cuda_stream(uint64_t stream) {
     return stream != 0 ? (CUstream)(uintptr_t)stream : CU_STREAM_LEGACY;
 }
 
-// The NCCL communicator of a handle that is ready, or NULL.
-ncclComm_t sc_cuda_comm_look(struct sc_cuda *c, uint64_t comm);
+// The NCCL communicator of a handle that was told to be ready, or NULL. To be asked inside the context
+// only: it lives for as long as the thread stays there, though it be aborted.
 static inline ncclComm_t sc_cuda_comm_usable(struct sc_cuda *c, uint64_t comm) {
-    return comm != 0 && c->ready.handle == comm ? c->ready.comm : sc_cuda_comm_look(c, comm);
+    ncclComm_t found = atomic_load(&c->ready.comm);
+    return comm != 0 && atomic_load(&c->ready.handle) == comm ? found : NULL;
 }
 // The newest handle of a communicator; 0: there is none.
 uint64_t sc_cuda_comm_live(const struct sc_cuda *c);
@@ -298,12 +311,15 @@ sc_status sc_cuda_mem_free(void *ctx, uint64_t address);
 sc_status sc_cuda_buf_register(void *ctx, uint64_t comm, uint64_t address, uint64_t bytes,
                                uint64_t *registration);
 sc_status sc_cuda_buf_deregister(void *ctx, uint64_t comm, uint64_t registration);
+void sc_cuda_registrations_end(struct sc_cuda *c, uint64_t comm); // with their communicator
 sc_status sc_cuda_fence_set(void *ctx, uint64_t epoch);
 sc_status sc_cuda_op_begin(void *ctx, uint64_t stream, uint64_t *op);
 sc_status sc_cuda_op_begin_replay(struct sc_cuda *c, uint64_t stream, uint64_t *op);
+sc_status sc_cuda_op_end_replay(struct sc_cuda *c, uint64_t op);
 sc_status sc_cuda_op_end(void *ctx, uint64_t op);
 sc_status sc_cuda_op_poll(void *ctx, uint64_t op, enum sc_op_state *state);
 sc_status sc_cuda_op_release(void *ctx, uint64_t op);
+void sc_cuda_ops_look(void *ctx);
 sc_status sc_cuda_stream_check(void *ctx, uint64_t stream);
 sc_status sc_cuda_stream_wait(void *ctx, uint64_t stream, uint64_t op);
 sc_status sc_cuda_stream_create(void *ctx, uint64_t *stream);

@@ -4,10 +4,15 @@
 // and marks each; after a loss all go on from the lowest mark in the record.
 #include "tests/conformance/conf.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #define STEPS 40u
 #define STRIKE_AT 15u
 #define OPS 4u
 #define COUNT 5000u
+#define SUBMITS 50u     // ahead of a sync
+#define FROZEN_MS 6000u // far longer than a link may be silent
 
 // One step: SC_OK, or what its first failing call answered.
 static sc_status step(struct bench *b, uint16_t *buffer) {
@@ -175,6 +180,62 @@ static bool frees_beside_it(struct bench *b) {
     return end(b);
 }
 
+// The same by another thread: whoever submits or waits meanwhile is kept in the driver, too, and the peer
+// is only frozen, so that nothing but its silence tells.
+struct freer {
+    struct bench *b;
+    _Atomic bool over;
+    bool well;
+};
+
+static bool free_again_and_again(struct freer *f) {
+    struct bench *b = f->b;
+    OK(b, b->w->attach(b));
+    while (!atomic_load(&f->over)) {
+        void *memory;
+        OK(b, b->w->alloc(b, 1 << 20, &memory));
+        OK(b, b->w->free(b, memory));
+    }
+    return true;
+}
+
+static void *run_freer(void *arg) {
+    struct freer *f = arg;
+    f->well = free_again_and_again(f);
+    return NULL;
+}
+
+static bool submits_beside(struct bench *b, uint16_t *buffer) {
+    uint64_t first = b->epoch;
+    for (uint64_t at = 1; b->epoch == first; at++) {
+        uint64_t begun_ns = b->w->now_ns(b);
+        sc_status status =
+            sc_all_reduce(b->comm, b->epoch, buffer, COUNT * SC_BF16_BYTES, SC_BF16, b->stream);
+        if (status == SC_OK && at % SUBMITS == 0)
+            status = sc_sync(b->comm, b->epoch, b->stream, SC_SYNC_LOCAL, conf_limit(b));
+        DO(is_loss(b, status));
+        TRUE(b, b->rank == 1 || b->w->now_ns(b) - begun_ns < conf_ms(b, FROZEN_MS / 2));
+        if (status == SC_EPOCH_LOST)
+            DO(conf_renew(b));
+        else if (b->rank == 1)
+            DO(conf_mark(b, at));
+    }
+    return member_was_silent(b);
+}
+
+static bool another_frees_beside_it(struct bench *b) {
+    struct freer f = {.b = b};
+    uint16_t *buffer;
+    pthread_t thread;
+    DO(begin(b, &buffer));
+    TRUE(b, pthread_create(&thread, NULL, run_freer, &f) == 0);
+    bool well = submits_beside(b, buffer);
+    atomic_store(&f.over, true);
+    (void)pthread_join(thread, NULL);
+    DO(well && f.well);
+    return end(b);
+}
+
 #define MS_(n) ((n)*CONF_MS)
 const struct conf_test conf_loss[] = {
     {.name = "killed_member_comes_back_and_all_are_whole",
@@ -187,6 +248,11 @@ const struct conf_test conf_loss[] = {
      .flags = CONF_OWN,
      .ranks_min = 2,
      .strike = {CONF_KILL, 1, 1, STRIKE_AT, MS_(50)}},
+    {.name = "another_thread_that_frees_memory_beside_a_frozen_peer_holds_nobody_up",
+     .run = another_frees_beside_it,
+     .flags = CONF_OWN | CONF_THREADS,
+     .ranks_min = 2,
+     .strike = {CONF_FREEZE, 1, 1, STRIKE_AT, MS_(FROZEN_MS)}},
     {.name = "killed_coordinator_comes_back_and_all_are_whole",
      .run = coordinator_killed,
      .flags = CONF_OWN,

@@ -10,11 +10,19 @@ static uint64_t number_of(const void *pointer) {
     return (uint64_t)(uintptr_t)pointer;
 }
 
+// Looks, where polls do not.
+static bool poll(struct bench *b, uint64_t op, enum sc_op_state *state) {
+    if (b->d->ops_look != NULL)
+        b->d->ops_look(b->d->ctx);
+    OK(b, b->d->op_poll(b->d->ctx, op, state));
+    return true;
+}
+
 static bool await_op(struct bench *b, uint64_t op, enum sc_op_state wanted) {
     uint64_t end_ns = b->w->now_ns(b) + conf_limit(b);
     enum sc_op_state state, before = SC_OP_ENQUEUED;
     for (;;) {
-        OK(b, b->d->op_poll(b->d->ctx, op, &state));
+        DO(poll(b, op, &state));
         TRUE(b, state >= before && state <= wanted);
         if (state == wanted)
             return true;
@@ -39,11 +47,11 @@ static bool states(struct bench *b) {
     DO(conf_stream(b, &stream));
     OK(b, b->w->compute(b, stream, 100 * CONF_MS, NULL, 0));
     DO(marked(b, stream, 100 * CONF_MS, &op));
-    OK(b, d->op_poll(d->ctx, op, &state));
+    DO(poll(b, op, &state));
     EQUAL(b, state, SC_OP_ENQUEUED);
     DO(await_op(b, op, SC_OP_STARTED));
     DO(await_op(b, op, SC_OP_DONE));
-    OK(b, d->op_poll(d->ctx, op, &state)); // and stays so
+    DO(poll(b, op, &state)); // and stays so
     EQUAL(b, state, SC_OP_DONE);
     OK(b, d->op_release(d->ctx, op));
     DO(marked(b, stream, 0, &op)); // released before it is done: it stays enqueued
@@ -67,7 +75,7 @@ static bool across_streams(struct bench *b) {
     OK(b, d->stream_wait(d->ctx, number_of(other), first));
     OK(b, d->op_release(d->ctx, first)); // the wait stands
     DO(marked(b, other, 0, &second));
-    OK(b, d->op_poll(d->ctx, second, &state));
+    DO(poll(b, second, &state));
     EQUAL(b, state, SC_OP_ENQUEUED);
     EQUAL(b, conf_peek(b, word), 0);
     DO(await_op(b, second, SC_OP_DONE));

@@ -202,7 +202,6 @@ static void take_a_while(void) {
 }
 
 void pretend_comm_abort(struct ncclComm *comm) {
-    atomic_store(&comm->aborted, true);
     take_a_while();
     await_launches(comm);
     dial_lost_peers(comm);
@@ -213,6 +212,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     const struct pretend_call call = {.kind = PRETEND_ABORT, .comm = comm};
     if (comm == NULL)
         return pretend_fail(ncclInvalidArgument, "ncclCommAbort: comm is NULL");
+    atomic_store(&comm->aborted, true); // in a group too
     if (pretend_group_is_open())
         return pretend_group_add(&call);
     pretend_comm_abort(comm);

@@ -2,7 +2,8 @@
 //
 // Groups. What a thread calls between a start and its end is collected, and launched at the outermost
 // end: one kernel for each communicator. An error in between makes the end return it and launch
-// nothing. An abort is only collected, too, and done at the end whatever else went wrong.
+// nothing. An abort ends kernels at once; the rest of it is collected, too, and done at the end whatever
+// else went wrong.
 #include "tests/pretend/nccl_inside.h"
 
 #include <stdlib.h>

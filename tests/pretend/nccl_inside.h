@@ -86,7 +86,7 @@ struct ncclComm {
 void pretend_context_disturb(void);
 void pretend_comm_hold(struct ncclComm *comm);
 void pretend_comm_let_go(struct ncclComm *comm);
-// Ends its kernels, waits for what holds it, and frees it.
+// Waits for what holds it, and frees it. Its kernels end already.
 void pretend_comm_abort(struct ncclComm *comm);
 // Of an ended communicator.
 void pretend_registrations_free(struct ncclComm *comm);
