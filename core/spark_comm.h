@@ -27,7 +27,9 @@
 ///    key, and prints nothing by itself.
 ///
 /// Every function may be called from any thread, unless it says otherwise. The order of submits must
-/// be the same on all ranks. Pointers to buffers and streams are the device's own: device addresses
+/// be the same on all ranks. CUDA's driver keeps whoever calls it while memory is being freed anywhere in
+/// the process and the GPU works on: a submit too, but no heartbeat, nor the notice of a loss, which
+/// frees it. Pointers to buffers and streams are the device's own: device addresses
 /// and CUstream handles on a GPU. Sizes are in bytes, times in nanoseconds of the monotonic clock.
 /// What a call was refused for, in words, is sc_last_error() of the calling thread.
 #ifndef SPARK_COMM_H

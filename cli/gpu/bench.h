@@ -29,7 +29,7 @@ enum sc_bench_arm {
 enum sc_bench_what {
     SC_BENCH_STREAM, // on the device, one after the other, all enqueued before the first begins
     SC_BENCH_GRAPH,  // on the device, in one graph, launched before it begins
-    SC_BENCH_HOST, // in the calling thread; NCCL's between two event records, as the library's are
+    SC_BENCH_HOST, // in the calling thread; NCCL's with the calls that the library makes around it
     SC_BENCH_WHATS
 };
 
@@ -84,8 +84,8 @@ bool sc_bench_arm_exists(const struct sc_bench_arms *a, enum sc_bench_arm arm);
 const char *sc_bench_arm_name(enum sc_bench_arm arm);
 // What it sums in place; NULL for the empty kernel.
 void *sc_bench_arm_buffer(const struct sc_bench_arms *a, enum sc_bench_arm arm);
-// One op. `marked`: NCCL's between event records.
-bool sc_bench_arm_sum(struct sc_bench_arms *a, enum sc_bench_arm arm, uint64_t bytes, bool marked);
+// One op. `alike`: NCCL's with the calls of CUDA and NCCL that the library makes around it.
+bool sc_bench_arm_sum(struct sc_bench_arms *a, enum sc_bench_arm arm, uint64_t bytes, bool alike);
 // A graph of so many ops, its launch, and its end.
 bool sc_bench_arm_capture(struct sc_bench_arms *a, enum sc_bench_arm arm, uint64_t bytes,
                           uint64_t count);

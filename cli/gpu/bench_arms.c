@@ -46,14 +46,14 @@ static bool raw(struct sc_bench_arms *a, sc_status status) {
     return status == SC_OK;
 }
 
-bool sc_bench_arm_sum(struct sc_bench_arms *a, enum sc_bench_arm arm, uint64_t bytes, bool marked) {
+bool sc_bench_arm_sum(struct sc_bench_arms *a, enum sc_bench_arm arm, uint64_t bytes, bool alike) {
     if (arm == SC_ARM_NOTHING)
         return sc_bench_gpu(a, sc_gpu_nothing(a->gpu, a->stream));
     if (arm == SC_ARM_LIBRARY)
         return sc_bench_library(
             a, sc_all_reduce(a->comm, a->epoch, a->memory, bytes, SC_BF16, a->stream));
-    if (marked)
-        return raw(a, sc_raw_sum_marked(a->raw, (enum sc_raw_way)arm, bytes, a->stream));
+    if (alike)
+        return raw(a, sc_raw_sum_alike(a->raw, (enum sc_raw_way)arm, bytes, a->stream));
     return raw(a, sc_raw_sum(a->raw, (enum sc_raw_way)arm, bytes, a->stream));
 }
 

@@ -47,7 +47,8 @@ void sc_bench_tell_head(const struct sc_bench_result *result) {
            " ops in turns, %" PRIu64 " ops before each;\n# the slowest rank counts\n",
            request->rounds, request->iterations, request->warm_ups);
     printf("# stream, graph: on the device; a sample begins when all of it is enqueued\n"
-           "# host: of one call; NCCL's between two event records\n#\n");
+           "# host: of one call; NCCL's with the calls of CUDA and NCCL that the library makes "
+           "around it\n#\n");
     if (!exists(result, SC_ARM_WINDOW))
         printf("# no symmetric window: this NCCL has none, or none between these GPUs\n#\n");
     printf("#%9s %10s  %-17s %8s %8s %7s %7s %6s %6s\n", "size", "count", "way", "stream", "graph",

@@ -225,12 +225,26 @@ static CUresult mark(struct sc_raw *raw, CUstream stream) {
     return raw->cu->cuEventRecord_(raw->events[raw->next_event++ % EVENTS], stream);
 }
 
-sc_status sc_raw_sum_marked(struct sc_raw *raw, enum sc_raw_way way, uint64_t bytes, void *stream) {
+sc_status sc_raw_sum_alike(struct sc_raw *raw, enum sc_raw_way way, uint64_t bytes, void *stream) {
+    const struct sc_cuda_driver *cu = raw->cu;
     CUstream on = sc_cuda_stream((uint64_t)(uintptr_t)stream);
-    sc_status status = cuda_answer(raw, "cuEventRecord", mark(raw, on));
+    CUstreamCaptureStatus capturing;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUcontext before;
+    ncclResult_t error;
+    sc_status status =
+        cuda_answer(raw, "cuStreamIsCapturing", cu->cuStreamIsCapturing_(on, &capturing));
+    (void)cu->cuCtxGetCurrent_(&before);
+    (void)cu->cuThreadExchangeStreamCaptureMode_(&mode);
+    if (status == SC_OK)
+        status = cuda_answer(raw, "cuEventRecord", mark(raw, on));
     if (status == SC_OK)
         status = sum(raw, way, bytes, on);
     if (status == SC_OK)
+        status = nccl_answer(raw, "ncclCommGetAsyncError",
+                             raw->nccl->ncclCommGetAsyncError_(raw->comm, &error));
+    if (status == SC_OK)
         status = cuda_answer(raw, "cuEventRecord", mark(raw, on));
+    (void)cu->cuThreadExchangeStreamCaptureMode_(&mode);
     return status;
 }

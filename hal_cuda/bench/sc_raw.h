@@ -38,9 +38,10 @@ void *sc_raw_buffer(const struct sc_raw *raw, enum sc_raw_way way);
 
 SC_MUST_USE sc_status sc_raw_sum(struct sc_raw *raw, enum sc_raw_way way, uint64_t bytes,
                                  void *stream);
-// Between two event records, as the library's are.
-SC_MUST_USE sc_status sc_raw_sum_marked(struct sc_raw *raw, enum sc_raw_way way, uint64_t bytes,
-                                        void *stream);
+// With all the calls of CUDA and NCCL that the library makes for one: records of events around it, and
+// what it asks the driver and NCCL.
+SC_MUST_USE sc_status sc_raw_sum_alike(struct sc_raw *raw, enum sc_raw_way way, uint64_t bytes,
+                                       void *stream);
 
 const char *sc_raw_error(const struct sc_raw *raw); // of the last call that failed
 

@@ -56,14 +56,14 @@ static void loss_is_told_beside_a_kept_submit(void **state) {
     struct real_call second = {.verb = REAL_SUBMIT, .comm = comms[0], .epoch = epoch};
     struct real_call ready = {.verb = REAL_WAIT_READY, .comm = comms[0], .epoch = epoch};
     real_call_begin(&second);
-    real_until_waiting(comms[0], 1);
+    real_until_waiting(comms[0], 2); // it, and the one that is kept
     real_kill(comms[1]);
     assert_int_equal(real_call_end(&second), SC_EPOCH_LOST);
     assert_true(real_live(comms[0]) == 0);
     assert_int_equal(real_submit(comms[0], epoch), SC_EPOCH_LOST);
     real_until(real_switches(comms[0])->aborts == 1);
     real_call_begin(&ready);
-    real_until_waiting(comms[0], 1);
+    real_until_waiting(comms[0], 2); // it, and the one that is kept
     comms[1] = real_open(&job, 1);
     assert_int_equal(real_health(comms[0]).state, SC_STATE_ABORTING); // its op is not over
     sc_shared_device_keep(real_shared(comms[0]), false);

@@ -88,7 +88,7 @@ sc_status real_submit(sc_comm comm, uint64_t epoch);     // a small all_reduce o
 
 // ---- calls that wait ----
 
-// How many calls wait in this handle at this moment.
+// How many calls wait in this handle at this moment, or are in its device.
 uint32_t real_waiting(sc_comm comm);
 #define real_until_waiting(comm, count) real_until(real_waiting(comm) == (count))
 
