@@ -40,6 +40,10 @@ void sc_api_explain(struct sc_api *api, char *out, size_t bytes) {
         sc_text_add(&text, ", and has not called sc_join");
     if (view.state == SC_STATE_ABORTING && view.captures != 0)
         sc_text_add(&text, ", %u captures are not released", view.captures);
+    if (view.state == SC_STATE_ABORTING && api->replayer != NULL)
+        sc_text_add(&text, ", a thread has begun a replay and not ended it");
+    if (view.state == SC_STATE_ABORTING && api->turn != NULL)
+        sc_text_add(&text, ", the driver keeps a thread that enqueues");
     for (uint32_t r = 0; r < api->world_size; r++)
         explain_peer(api, r, &text);
     if (view.cause.code != SC_OK)

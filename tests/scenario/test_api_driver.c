@@ -4,6 +4,8 @@
 // on, or spins for a lost peer. Nobody else is kept with it.
 #include "tests/support/real_world.h"
 
+#include <string.h>
+
 #define SILENCE_NS (400 * REAL_MS)
 
 // A world of two, READY; rank 0's driver keeps the submit of `call`.
@@ -62,6 +64,9 @@ static void loss_is_told_beside_a_kept_submit(void **state) {
     assert_true(real_live(comms[0]) == 0);
     assert_int_equal(real_submit(comms[0], epoch), SC_EPOCH_LOST);
     real_until(real_switches(comms[0])->aborts == 1);
+    struct sc_recovery recovery = {.size = sizeof recovery};
+    assert_int_equal(sc_wait_ready(comms[0], 1, &recovery), SC_TIMEOUT);
+    assert_non_null(strstr(sc_last_error(), "the driver keeps a thread that enqueues"));
     real_call_begin(&ready);
     real_until_waiting(comms[0], 2); // it, and the one that is kept
     comms[1] = real_open(&job, 1);

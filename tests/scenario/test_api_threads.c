@@ -280,6 +280,8 @@ static void what_waits_for_a_replay_is_ended_by_a_loss(void **state) {
     real_ok(sc_reconnect(comm, epoch, 1));
     assert_int_equal(real_call_end(&submit), SC_EPOCH_LOST);
     assert_int_equal(real_call_end(&replay), SC_EPOCH_LOST);
+    assert_int_equal(sc_wait_ready(comm, 1, &recovery), SC_TIMEOUT);
+    assert_non_null(strstr(sc_last_error(), "a thread has begun a replay and not ended it"));
     real_ok(sc_replay_end(comm));
     assert_int_equal(sc_wait_ready(comm, 1, &recovery), SC_TIMEOUT);
     assert_non_null(strstr(sc_last_error(), "1 captures are not released"));
