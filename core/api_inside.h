@@ -151,8 +151,9 @@ SC_MUST_USE sc_status sc_call_enter(struct sc_call *call);
 SC_MUST_USE sc_status sc_call_look(struct sc_call *call);
 // What is asked of the driver, and of the communicator, is asked outside the monitor, so that heartbeats
 // go on and a lost peer is told of though the driver keeps whoever asked; one call at a time. Waits for
-// the turn: SC_OK, or what sc_call_await says.
-SC_MUST_USE sc_status sc_turn_take(struct sc_call *call);
+// the turn, one in an `epoch` also for another thread's replay to end: SC_OK, SC_EPOCH_LOST where that is
+// so anyway, or what sc_call_await says. 0: in no epoch.
+SC_MUST_USE sc_status sc_turn_take(struct sc_call *call, uint64_t epoch);
 void sc_turn_give(struct sc_call *call);
 // now + timeout, or never.
 uint64_t sc_call_deadline(const struct sc_call *call, uint64_t timeout_ns);
@@ -198,9 +199,6 @@ uint64_t sc_api_notify_step(void *arg); // the step of the NOTIFIER thread
 
 // ---- api_ops.c ---------------------------------------------------------------------------------
 
-// The turn of a submit, which also waits for another thread's replay to end: SC_OK, SC_EPOCH_LOST where
-// that is so anyway, or what sc_call_await says.
-SC_MUST_USE sc_status sc_submit_turn(struct sc_call *call, uint64_t epoch);
 // Waits for room, the ledger being full: SC_OK to try again, SC_BUSY where the handle was opened so, or
 // what sc_call_await says.
 SC_MUST_USE sc_status sc_submit_wait(struct sc_call *call);

@@ -17,7 +17,7 @@ sc_status sc_buffer_register(sc_comm comm, void *buffer, uint64_t bytes) {
     sc_status status = sc_call_begin(&call, comm, "buffer_register", SC_WORD_NONE);
     if (status != SC_OK)
         return status;
-    status = sc_turn_take(&call);
+    status = sc_turn_take(&call, 0);
     if (status == SC_OK) {
         status = sc_pump_register(call.api->pump, address_of(buffer), bytes);
         sc_turn_give(&call);
@@ -36,7 +36,7 @@ sc_status sc_buffer_deregister(sc_comm comm, void *buffer) {
     sc_status status = sc_call_begin(&call, comm, "buffer_deregister", SC_WORD_NONE);
     if (status != SC_OK)
         return status;
-    status = sc_turn_take(&call);
+    status = sc_turn_take(&call, 0);
     if (status == SC_OK) {
         status = sc_pump_deregister(call.api->pump, address_of(buffer));
         sc_turn_give(&call);
@@ -147,7 +147,7 @@ sc_status sc_mem_free(sc_comm comm, void *buffer) {
         return status;
     struct sc_api *api = call.api;
     uint64_t address = address_of(buffer);
-    status = sc_turn_take(&call);
+    status = sc_turn_take(&call, 0);
     if (status != SC_OK)
         return sc_call_end(&call, status);
     if (find(api, address) == NULL) {

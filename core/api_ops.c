@@ -31,28 +31,6 @@ static void explain_refusal(const struct sc_api *api, sc_status status,
                         api->rank, api->world_size, api->capacity_bytes);
 }
 
-// Another thread's submit, or its replay.
-static bool must_wait(const struct sc_api *api) {
-    return api->turn != NULL || (api->replayer != NULL && api->replayer != sc_error_thread());
-}
-
-sc_status sc_submit_turn(struct sc_call *call, uint64_t epoch) {
-    struct sc_api *api = call->api;
-    while (must_wait(api)) {
-        sc_status status = sc_api_epoch_status(api, epoch);
-        if (status != SC_OK)
-            return status;
-        api->turns_wanted++;
-        status = sc_call_await(call, SC_NEVER_NS);
-        if (call->inside)
-            api->turns_wanted--;
-        if (status != SC_OK)
-            return status;
-    }
-    api->turn = call;
-    return SC_OK;
-}
-
 sc_status sc_submit_wait(struct sc_call *call) {
     struct sc_api *api = call->api;
     if ((api->flags & SC_OPEN_BUSY) != 0)
@@ -70,7 +48,7 @@ static sc_status submit(struct sc_call *call, uint64_t epoch, const struct sc_op
     struct sc_api *api = call->api;
     uint64_t seq;
     for (;;) {
-        sc_status status = sc_submit_turn(call, epoch);
+        sc_status status = sc_turn_take(call, epoch);
         if (status != SC_OK)
             return status;
         if (from == place->stream)
@@ -234,7 +212,7 @@ sc_status sc_group_end(sc_comm comm) {
     if (!open)
         sc_error_detail("no group of this handle is open on this thread");
     status = open ? group.error : SC_INVALID;
-    while (status == SC_OK && (status = sc_submit_turn(&call, group.epoch)) == SC_OK) {
+    while (status == SC_OK && (status = sc_turn_take(&call, group.epoch)) == SC_OK) {
         uint64_t number;
         status = sc_pump_submit_group(api->pump, group.epoch, group.descs, group.places,
                                       group.count, &number);
@@ -334,7 +312,7 @@ static bool consume(struct sc_api *api, sc_ticket ticket, uint64_t *number) {
 }
 
 static sc_status join(struct sc_call *call, uint64_t epoch, uint64_t number, void *stream) {
-    sc_status status = sc_submit_turn(call, epoch);
+    sc_status status = sc_turn_take(call, epoch);
     if (status != SC_OK)
         return status;
     status = sc_pump_join_op(call->api->pump, epoch, number, address(stream));

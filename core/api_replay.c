@@ -62,7 +62,7 @@ sc_status sc_replay_begin(sc_comm comm, uint64_t epoch, sc_capture capture, void
         return sc_call_end(&call, SC_INVALID);
     }
     for (;;) {
-        status = sc_submit_turn(&call, epoch);
+        status = sc_turn_take(&call, epoch);
         if (status != SC_OK)
             return sc_call_end(&call, status);
         status = sc_api_epoch_status(api, epoch);

@@ -205,18 +205,26 @@ sc_status sc_call_look(struct sc_call *call) {
 
 // ---- turns ----
 
-sc_status sc_turn_take(struct sc_call *call) {
+static bool must_wait(const struct sc_api *api, bool submits) {
+    bool replays = api->replayer != NULL && api->replayer != sc_error_thread();
+    return api->turn != NULL || (submits && replays);
+}
+
+sc_status sc_turn_take(struct sc_call *call, uint64_t epoch) {
     struct sc_api *api = call->api;
-    sc_status status = SC_OK;
-    while (status == SC_OK && api->turn != NULL) {
+    while (must_wait(api, epoch != 0)) {
+        sc_status status = epoch != 0 ? sc_api_epoch_status(api, epoch) : SC_OK;
+        if (status != SC_OK)
+            return status;
         api->turns_wanted++;
         status = sc_call_await(call, SC_NEVER_NS);
         if (call->inside)
             api->turns_wanted--;
+        if (status != SC_OK)
+            return status;
     }
-    if (status == SC_OK)
-        api->turn = call;
-    return status;
+    api->turn = call;
+    return SC_OK;
 }
 
 void sc_turn_give(struct sc_call *call) {
