@@ -166,6 +166,7 @@ struct sc_sim_process {
 
     struct sc_sim_memory *memory; // by rising address
     uint32_t memory_count;
+    uint32_t memory_dead; // allocations of a process that was killed
     uint32_t memory_capacity;
     uint64_t next_address;
 

@@ -203,7 +203,10 @@ SC_MUST_USE sc_status sc_sim_memory_use(struct sc_sim_process *process, const ch
 unsigned char *sc_sim_memory_touch(struct sc_sim_process *process, uint64_t address,
                                    uint64_t bytes);
 void sc_sim_memory_garble(struct sc_sim_process *process, uint64_t address, uint64_t bytes);
+// Its allocations end, but their bytes stay: a thread of the process may be in the middle of writing there
+// when another kills it.
 void sc_sim_memory_kill(struct sc_sim_process *process);
+void sc_sim_memory_reap(struct sc_sim_process *process); // … until nothing of it is left
 void sc_sim_registrations_end(struct sc_sim *sim, uint64_t comm);
 
 // ---- sim_stream.c -----------------------------------------------------------------------------

@@ -133,13 +133,16 @@ static bool is_red(const unsigned char *zone) {
     return true;
 }
 
-static void memory_end(struct sc_sim_process *process, const struct sc_sim_memory *memory) {
+static void check_zones(struct sc_sim_process *process, const struct sc_sim_memory *memory) {
     if (!is_red(memory->block))
         sc_sim_breach(process, "bytes before the allocation at %#llx were overwritten",
                       (unsigned long long)memory->address);
     if (!is_red(memory->block + RED_ZONE_BYTES + memory->bytes))
         sc_sim_breach(process, "bytes behind the allocation at %#llx, %llu bytes, were overwritten",
                       (unsigned long long)memory->address, (unsigned long long)memory->bytes);
+}
+
+static void discard(const struct sc_sim_memory *memory) {
     free(memory->block);
     free(memory->users);
 }
@@ -164,7 +167,8 @@ static sc_status release(struct sc_sim_process *process, uint64_t address, const
     const char *why = objection(process->sim, memory);
     if (why != NULL)
         return sc_sim_breach(process, "%s: %#llx %s", who, (unsigned long long)address, why);
-    memory_end(process, memory);
+    check_zones(process, memory);
+    discard(memory);
     process->held.allocations--;
     process->held.device_bytes -= memory->bytes;
     size_t behind = (size_t)(process->memory + process->memory_count - memory - 1);
@@ -207,8 +211,15 @@ sc_status sc_sim_free(struct sc_sim_process *process, uint64_t address) {
 
 void sc_sim_memory_kill(struct sc_sim_process *process) {
     for (uint32_t at = 0; at < process->memory_count; at++)
-        memory_end(process, &process->memory[at]);
+        check_zones(process, &process->memory[at]);
+    process->memory_dead = process->memory_count;
     process->memory_count = 0;
+}
+
+void sc_sim_memory_reap(struct sc_sim_process *process) {
+    for (uint32_t at = 0; at < process->memory_dead; at++)
+        discard(&process->memory[at]);
+    free(process->memory);
 }
 
 // ---- registrations ----------------------------------------------------------------------------

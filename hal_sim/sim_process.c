@@ -224,7 +224,7 @@ void sc_sim_reap(struct sc_sim_process *process) {
     if (process->alive)
         return;
     free(process->group_parts);
-    free(process->memory);
+    sc_sim_memory_reap(process);
     sc_sim_pool_put(process->sim, SC_SIM_PROCESS, &process->object);
 }
 

@@ -73,6 +73,23 @@ static void overwritten_red_zone_is_reported_at_free_and_at_death(void **state) 
     finish(&f);
 }
 
+static void memory_of_a_killed_process_ends_but_may_be_written_until_it_is_reaped(void **state) {
+    struct fixture f;
+    struct life *life = &f.lives[0];
+    struct sc_sim_held held;
+
+    (void)state;
+    start_one(&f);
+    void *bytes = sc_sim_memory(life->process, life->buf, BYTES);
+    assert_non_null(bytes);
+    sc_sim_kill(life->process);
+    memset(bytes, 1, BYTES); // of a thread that has not learned of it yet
+    assert_null(sc_sim_memory(life->process, life->buf, BYTES));
+    sc_sim_held(life->process, &held);
+    assert_int_equal(held.allocations + held.device_bytes, 0);
+    finish(&f);
+}
+
 static void range_outside_an_allocation_is_refused(void **state) {
     struct fixture f;
     struct life *life = &f.lives[0];
@@ -108,6 +125,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_aligned_bounded_and_counted),
         cmocka_unit_test(overwritten_red_zone_is_reported_at_free_and_at_death),
+        cmocka_unit_test(memory_of_a_killed_process_ends_but_may_be_written_until_it_is_reaped),
         cmocka_unit_test(range_outside_an_allocation_is_refused),
         cmocka_unit_test(work_on_freed_memory_is_reported_when_it_runs),
     };
