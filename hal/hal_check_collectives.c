@@ -138,9 +138,13 @@ static sc_status reduce_scatter(void *ctx, uint64_t comm, uint64_t src, uint64_t
     return check->inner->reduce_scatter(check->inner->ctx, comm, src, dst, bytes, stream);
 }
 
-// In a capture the epoch says nothing: each replay brings its own.
+// In a capture the epoch says nothing: each replay brings its own. And another thread may have lowered the
+// fence in the middle of the op.
 static bool is_fenced(struct sc_hal_check *check, uint64_t epoch, uint64_t stream) {
-    bool fenced = (epoch != 0 && epoch == check->fence) || sc_check_is_capturing(check, stream);
+    bool lowered =
+        check->fence == 0 && epoch == check->lowered_from && check->lowered_by != sc_check_thread();
+    bool fenced =
+        (epoch != 0 && (epoch == check->fence || lowered)) || sc_check_is_capturing(check, stream);
 
     if (!fenced)
         sc_check_breach(check, SC_VERB_add_bf16,

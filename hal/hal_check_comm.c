@@ -210,6 +210,14 @@ static bool is_live_epoch(const struct sc_hal_check *check, uint64_t epoch) {
     return false;
 }
 
+static void note_fence(struct sc_hal_check *check, uint64_t epoch) {
+    if (epoch == 0 && check->fence != 0) {
+        check->lowered_from = check->fence;
+        check->lowered_by = sc_check_thread();
+    }
+    check->fence = epoch;
+}
+
 static sc_status fence_set(void *ctx, uint64_t epoch) {
     struct sc_hal_check *check = sc_check_enter(ctx, SC_VERB_fence_set);
 
@@ -218,7 +226,7 @@ static sc_status fence_set(void *ctx, uint64_t epoch) {
                                "no communicator of epoch %#" PRIx64 " is ready", epoch);
     sc_status answer = check->inner->fence_set(check->inner->ctx, epoch);
     if (answer == SC_OK)
-        check->fence = epoch;
+        note_fence(check, epoch);
     return answer;
 }
 

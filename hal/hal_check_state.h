@@ -48,6 +48,8 @@ struct sc_hal_check {
     uint64_t calls[SC_DEVICE_VERB_COUNT];
 
     uint64_t fence;
+    uint64_t lowered_from;  // what it held before it was lowered …
+    const void *lowered_by; // … by that thread
     uint32_t group_depth;
     const void *group_thread; // who opened the group: tells threads apart, points to nothing useful
     uint32_t capturing;       // captures begun and not ended

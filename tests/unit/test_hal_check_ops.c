@@ -190,8 +190,36 @@ static void an_add_of_another_epoch_is_trapped(void **state) {
     assert_breach(f, "fence holds", d->add_bf16(f->ctx, at, at, 64, EPOCH, STREAM + 1));
 }
 
+// ---- beside an op -----------------------------------------------------------------------------
+
+static void *leave_epoch(void *fixture) {
+    struct fixture *f = fixture;
+
+    assert_ok(f->device->fence_set(f->ctx, 0));
+    assert_ok(f->device->comm_abort(f->ctx, f->comm));
+    return NULL;
+}
+
+static void an_epoch_that_another_thread_leaves_in_mid_op_is_no_breach(void **state) {
+    struct fixture *f = *state;
+    const struct sc_device *d = f->device;
+    const uint64_t at = f->memory, op = begin_op(f), breaches = sc_hal_check_breaches(f->check);
+    pthread_t thread;
+
+    assert_ok(d->group_begin(f->ctx));
+    assert_int_equal(pthread_create(&thread, NULL, leave_epoch, f), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(d->send(f->ctx, f->comm, at, 64, 1, STREAM), SC_STATE);
+    assert_ok(d->group_end(f->ctx));
+    assert_ok(d->add_bf16(f->ctx, at, at, 64, EPOCH, STREAM));
+    assert_ok(d->op_end(f->ctx, op));
+    assert_int_equal(sc_hal_check_breaches(f->check), breaches);
+    assert_breach(f, "fence holds", d->add_bf16(f->ctx, at, at, 64, EPOCH + 1, STREAM));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST(an_epoch_that_another_thread_leaves_in_mid_op_is_no_breach),
         TEST(ops_out_of_order_are_trapped),
         TEST(a_group_end_without_a_begin_is_trapped),
         TEST(verbs_that_an_open_group_would_swallow_are_trapped),
