@@ -42,9 +42,11 @@ sc_status sc_submit_wait(struct sc_call *call) {
     return SC_OK;
 }
 
-// `from`: the stream that a started op forks from, or the op's own.
+// `from`: the stream that a started op forks from, or the op's own. `joins`: which then waits for it, in
+// the same turn, so that nothing comes between the two.
 static sc_status submit(struct sc_call *call, uint64_t epoch, const struct sc_op_desc *desc,
-                        const struct sc_op_place *place, uint64_t from, uint64_t *number) {
+                        const struct sc_op_place *place, uint64_t from, bool joins,
+                        uint64_t *number) {
     struct sc_api *api = call->api;
     uint64_t seq;
     for (;;) {
@@ -55,6 +57,8 @@ static sc_status submit(struct sc_call *call, uint64_t epoch, const struct sc_op
             status = sc_pump_submit(api->pump, epoch, desc, place, number, &seq);
         else
             status = sc_pump_start(api->pump, epoch, desc, place, from, number, &seq);
+        if (status == SC_OK && joins && *number != 0)
+            status = sc_pump_join_op(api->pump, epoch, *number, from);
         sc_turn_give(call);
         if (status != SC_BUSY) {
             if (status != SC_OK && call->inside)
@@ -84,7 +88,7 @@ static sc_status collective(sc_comm comm, const char *name, uint64_t epoch,
         return status;
     status = outside_group(comm);
     if (status == SC_OK)
-        status = submit(&call, epoch, desc, place, place->stream, &number);
+        status = submit(&call, epoch, desc, place, place->stream, false, &number);
     return sc_call_end(&call, status);
 }
 
@@ -163,7 +167,7 @@ static sc_status point_to_point(sc_comm comm, const char *name, uint64_t epoch,
         return status;
     if (grouped)
         return sc_call_end(&call, add_to_group(call.api, epoch, desc, place));
-    return sc_call_end(&call, submit(&call, epoch, desc, place, place->stream, &number));
+    return sc_call_end(&call, submit(&call, epoch, desc, place, place->stream, false, &number));
 }
 
 sc_status sc_send(sc_comm comm, uint64_t epoch, const void *src, uint64_t bytes, uint32_t peer,
@@ -255,11 +259,11 @@ static void free_ticket(struct sc_api *api, struct sc_api_ticket *ticket) {
 }
 
 static sc_status start(struct sc_call *call, uint64_t epoch, void *buffer, uint64_t bytes,
-                       void *stream, uint64_t *number) {
+                       void *stream, bool joins, uint64_t *number) {
     const struct sc_op_desc desc = {.kind = SC_OP_ALL_REDUCE, .bytes = bytes};
     struct sc_op_place place = in_place(buffer, stream);
     place.stream = call->api->own_stream;
-    return submit(call, epoch, &desc, &place, address(stream), number);
+    return submit(call, epoch, &desc, &place, address(stream), joins, number);
 }
 
 sc_status sc_all_reduce_start(sc_comm comm, uint64_t epoch, void *buffer, uint64_t bytes,
@@ -288,7 +292,7 @@ sc_status sc_all_reduce_start(sc_comm comm, uint64_t epoch, void *buffer, uint64
         return sc_call_end(&call, status);
     taken->epoch = epoch; // held, whatever other threads start meanwhile
     sc_ticket name = (uint64_t)taken->generation << 32 | ((uint64_t)(taken - api->tickets) + 1);
-    status = start(&call, epoch, buffer, bytes, stream, &number);
+    status = start(&call, epoch, buffer, bytes, stream, false, &number);
     if (status != SC_OK) {
         if (call.inside && taken->epoch == epoch)
             free_ticket(api, taken);
@@ -311,31 +315,32 @@ static bool consume(struct sc_api *api, sc_ticket ticket, uint64_t *number) {
     return true;
 }
 
-static sc_status join(struct sc_call *call, uint64_t epoch, uint64_t number, void *stream) {
-    sc_status status = sc_turn_take(call, epoch);
+// With the turn taken.
+static sc_status join(struct sc_api *api, uint64_t epoch, sc_ticket ticket, void *stream) {
+    uint64_t number = 0;
+    bool known = consume(api, ticket, &number);
+    sc_status status = sc_api_epoch_status(api, epoch); // an epoch's end consumed all its tickets
     if (status != SC_OK)
         return status;
-    status = sc_pump_join_op(call->api->pump, epoch, number, address(stream));
-    sc_turn_give(call);
-    return status;
+    if (known)
+        return sc_pump_join_op(api->pump, epoch, number, address(stream));
+    sc_error_detail("ticket %#" PRIx64 " is none of this epoch's, or was joined already", ticket);
+    return SC_INVALID;
 }
 
 sc_status sc_all_reduce_join(sc_comm comm, uint64_t epoch, sc_ticket ticket, void *stream) {
     struct sc_call call;
+    uint64_t number;
     sc_status status = sc_call_begin(&call, comm, "all_reduce_join", SC_WORD_NONE);
     if (status != SC_OK)
         return status;
-    struct sc_api *api = call.api;
-    uint64_t number = 0;
-    bool known = consume(api, ticket, &number);
-    status = sc_api_epoch_status(api, epoch); // an epoch's end consumed all its tickets
-    if (status == SC_OK && !known) {
-        sc_error_detail("ticket %#" PRIx64 " is none of this epoch's, or was joined already",
-                        ticket);
-        status = SC_INVALID;
-    }
-    if (status == SC_OK)
-        status = join(&call, epoch, number, stream);
+    status = sc_turn_take(&call, epoch);
+    if (status == SC_EPOCH_LOST)
+        (void)consume(call.api, ticket, &number);
+    if (status != SC_OK)
+        return sc_call_end(&call, status);
+    status = join(call.api, epoch, ticket, stream);
+    sc_turn_give(&call);
     return sc_call_end(&call, status);
 }
 
@@ -350,8 +355,6 @@ sc_status sc_all_reduce_async(sc_comm comm, uint64_t epoch, void *buffer, uint64
         return status;
     status = outside_group(comm);
     if (status == SC_OK)
-        status = start(&call, epoch, buffer, bytes, stream, &number);
-    if (status == SC_OK && number != 0)
-        status = join(&call, epoch, number, stream);
+        status = start(&call, epoch, buffer, bytes, stream, true, &number);
     return sc_call_end(&call, status);
 }

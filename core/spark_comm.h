@@ -393,16 +393,16 @@ SC_API SC_MUST_USE sc_status sc_close(sc_comm comm, enum sc_close_how how, uint6
 
 /// Remembers a buffer and registers it with every communicator, the present one included; deregister
 /// forgets it. Never required; it may make ops faster. INVALID, NO_MEMORY (256 buffers), CLOSED,
-/// FORKED.
+/// FORKED; INTERRUPTED while another call is in the driver: without effect.
 SC_API SC_MUST_USE sc_status sc_buffer_register(sc_comm comm, void *buffer, uint64_t bytes);
-/// See sc_buffer_register(). INVALID: no buffer that begins here was registered.
+/// See sc_buffer_register(). INVALID: no buffer that begins here was registered. INTERRUPTED likewise.
 SC_API SC_MUST_USE sc_status sc_buffer_deregister(sc_comm comm, void *buffer);
 
 /// Device memory of the kind that the communicator likes best, at least 16-byte aligned. Free it with
 /// sc_mem_free(), or leave it to sc_close().
 SC_API SC_MUST_USE sc_status sc_mem_alloc(sc_comm comm, uint64_t bytes, void **buffer);
 /// Gives memory back, once no communicator can touch it any more: what is used in a live epoch goes
-/// back when that epoch's communicator has ended.
+/// back when that epoch's communicator has ended. INTERRUPTED as with sc_buffer_register().
 SC_API SC_MUST_USE sc_status sc_mem_free(sc_comm comm, void *buffer);
 
 // ---- ops: enqueued on a stream -----------------------------------------------------------------
@@ -424,7 +424,7 @@ SC_API SC_MUST_USE sc_status sc_all_reduce_start(sc_comm comm, uint64_t epoch, v
                                                  uint64_t bytes, enum sc_dtype dtype, void *stream,
                                                  sc_ticket *ticket);
 /// Makes what comes later on `stream` wait for a started all_reduce. The ticket is consumed whatever
-/// this returns; after a loss it enqueues nothing and says EPOCH_LOST.
+/// this returns, but for INTERRUPTED; after a loss it enqueues nothing and says EPOCH_LOST.
 SC_API SC_MUST_USE sc_status sc_all_reduce_join(sc_comm comm, uint64_t epoch, sc_ticket ticket,
                                                 void *stream);
 /// Start and join in one: on the library's own stream, and `stream` waits for it.

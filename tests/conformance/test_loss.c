@@ -11,7 +11,7 @@
 #define STRIKE_AT 15u
 #define OPS 4u
 #define COUNT 5000u
-#define SUBMITS 50u     // ahead of a sync
+#define SUBMITS 50u     // ahead of a wait
 #define FROZEN_MS 6000u // far longer than a link may be silent
 
 // One step: SC_OK, or what its first failing call answered.

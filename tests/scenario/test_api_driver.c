@@ -82,6 +82,33 @@ static void loss_is_told_beside_a_kept_submit(void **state) {
     real_job_end(&job);
 }
 
+static void ticket_outlives_a_join_that_is_interrupted_beside_a_kept_submit(void **state) {
+    static _Alignas(16) char buffer[1024];
+    struct real_job job;
+    struct real_call call;
+    sc_comm comms[2];
+    sc_ticket ticket;
+    (void)state;
+    real_job_begin(&job, 2);
+    const uint64_t epoch = open_with_a_kept_submit(&job, comms, &call);
+    struct sc_shared_device *shared = real_shared(comms[0]);
+    sc_shared_device_keep(shared, false);
+    assert_int_equal(real_call_end(&call), SC_OK);
+    real_ok(sc_all_reduce_start(comms[0], epoch, buffer, sizeof buffer, SC_BF16, real_stream(0),
+                                &ticket));
+    sc_shared_device_keep(shared, true);
+    real_call_begin(&call);
+    real_until(sc_shared_device_kept(shared) == 1);
+    sc_interrupt(comms[0]);
+    assert_int_equal(sc_all_reduce_join(comms[0], epoch, ticket, real_stream(0)), SC_INTERRUPTED);
+    sc_shared_device_keep(shared, false);
+    assert_int_equal(real_call_end(&call), SC_OK);
+    real_ok(sc_all_reduce_join(comms[0], epoch, ticket, real_stream(0)));
+    assert_int_equal(sc_all_reduce_join(comms[0], epoch, ticket, real_stream(0)), SC_INVALID);
+    real_close_all(comms, 2);
+    real_job_end(&job);
+}
+
 static void close_waits_for_a_kept_submit_as_long_as_it_may(void **state) {
     struct real_job job;
     struct real_call call;
@@ -100,6 +127,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kept_submit_stops_no_heartbeat),
         cmocka_unit_test(loss_is_told_beside_a_kept_submit),
+        cmocka_unit_test(ticket_outlives_a_join_that_is_interrupted_beside_a_kept_submit),
         cmocka_unit_test(close_waits_for_a_kept_submit_as_long_as_it_may),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
