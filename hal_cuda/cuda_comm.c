@@ -127,10 +127,10 @@ static void abort_comm(struct sc_cuda_comm *m) {
     bool grouped = m->nccl->ncclGroupStart_() == ncclSuccess;
     (void)m->nccl->ncclCommAbort_(m->comm);
     pthread_mutex_lock(&d->lock);
-    atomic_store(&d->awaited, true);
+    atomic_fetch_add(&d->awaited, 1);
     while (atomic_load(&d->visitors) != 0)
         pthread_cond_wait(&d->change, &d->lock);
-    atomic_store(&d->awaited, false);
+    atomic_fetch_sub(&d->awaited, 1);
     pthread_mutex_unlock(&d->lock);
     if (grouped)
         (void)m->nccl->ncclGroupEnd_();

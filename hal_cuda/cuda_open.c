@@ -25,7 +25,7 @@ void sc_cuda_context_out(struct sc_cuda *c, const struct sc_cuda_guard *guard) {
     (void)c->cu->cuThreadExchangeStreamCaptureMode_(&mode);
     if (guard->before != c->device->context)
         (void)c->cu->cuCtxSetCurrent_(guard->before);
-    if (atomic_fetch_sub(&c->device->visitors, 1) == 1 && atomic_load(&c->device->awaited)) {
+    if (atomic_fetch_sub(&c->device->visitors, 1) == 1 && atomic_load(&c->device->awaited) != 0) {
         pthread_mutex_lock(&c->device->lock);
         pthread_cond_broadcast(&c->device->change);
         pthread_mutex_unlock(&c->device->lock);

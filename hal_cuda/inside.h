@@ -132,7 +132,7 @@ struct sc_cuda_device {
     pthread_cond_t change;
     bool lower;                // the fence is to be 0, and may not be yet
     _Atomic uint32_t visitors; // threads inside the context, whom an abort waits for
-    _Atomic bool awaited;      // … does
+    _Atomic uint32_t awaited;  // aborts that do
     // Of warm-ups. Scratch holds two payloads of the largest size that lanes are measured at, and
     // SC_CUDA_WARM_BYTES a rank and once more. Numbers are page-locked, SC_CUDA_NUMBERS_BYTES:
     // copies to and from them make nobody wait.
